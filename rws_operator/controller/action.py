@@ -1,0 +1,32 @@
+"""What a reconcile answers: when to look at the object again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_REQUEUE_SECONDS = 180 * 24 * 3600.0
+"""Longest requeue; a longer one is clamped, so that no timer overflows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A reconcile's answer. Each run replaces the pending requeue; an event runs earlier.
+
+    Make one with `requeue` or `await_change`; a reconcile that returns None awaits a change.
+    """
+
+    requeue_seconds: float | None = None
+
+    @classmethod
+    def requeue(cls, seconds: float) -> Action:
+        """Run again after ``seconds``, or earlier if something changes.
+
+        Args:
+            seconds: Delay, clamped to 0 … 180 days.
+        """
+        return cls(min(max(0.0, seconds), MAX_REQUEUE_SECONDS))
+
+    @classmethod
+    def await_change(cls) -> Action:
+        """Run again when the object, or a child, changes (or at the resync)."""
+        return cls(None)
