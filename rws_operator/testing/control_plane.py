@@ -1,0 +1,190 @@
+"""A real Kubernetes control plane for tests and demos: etcd, API server and controller manager.
+
+Tests run against it, because a fake API server runs no admission, garbage collection, finalizers or
+status subresource. This is the public face: it chooses between a cluster that RWS_TEST_KUBECONFIG
+names and one of its own (`local.py`), and keeps blocking work off the event loop.
+
+Invariant: a control plane of one's own leaves neither process nor folder behind, however its owner
+ends; a named cluster is left running.
+"""
+
+import asyncio
+import os
+import secrets
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rws_operator.testing import programs
+from rws_operator.testing.kubeconfig import Access
+from rws_operator.testing.local import ControlPlaneError, LocalControlPlane
+
+__all__ = ["ControlPlane", "ControlPlaneError"]
+
+
+class ControlPlane:
+    """A Kubernetes control plane without nodes.
+
+    Use it as `async with ControlPlane() as cp` or, outside a loop, `with ControlPlane() as cp`. It
+    belongs to no event loop: one instance may serve many. Where RWS_TEST_KUBECONFIG names a
+    cluster, that cluster is used instead, unless something is asked that needs an own one.
+
+    Args:
+        audit: Write an audit log (see `audit_log`); needs an own control plane.
+        api_server_args: Further kube-apiserver arguments, which win over the defaults; need an
+            own control plane.
+        dedicated: Start an own control plane even where RWS_TEST_KUBECONFIG is set, for instance
+            to kill its API server.
+    """
+
+    def __init__(
+        self,
+        *,
+        audit: bool = False,
+        api_server_args: Sequence[str] = (),
+        dedicated: bool = False,
+    ) -> None:
+        self._audit = audit
+        self._api_server_args = tuple(api_server_args)
+        own = dedicated or audit or bool(api_server_args)
+        self._existing = None if own else os.environ.get("RWS_TEST_KUBECONFIG")
+        self._local: LocalControlPlane | None = None
+        self._tokens: tempfile.TemporaryDirectory[str] | None = None
+
+    async def start(self) -> Self:
+        """Start the programs and wait until the control plane is ready for use.
+
+        The first start on a machine may have to build them, which takes minutes and is shown on
+        standard error; later ones take a few seconds.
+
+        Raises:
+            ControlPlaneError: A program ended, or was not ready within a minute; the message holds
+                its last log lines.
+        """
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A thread cannot be cancelled: let it end, then undo what it did.
+            await asyncio.gather(starting, return_exceptions=True)
+            self._stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop the programs, each killed after 3 seconds, and remove the folder."""
+        await asyncio.to_thread(self._stop)
+
+    @property
+    def is_dedicated(self) -> bool:
+        """Whether this is a control plane of one's own rather than a named cluster."""
+        return not self._existing
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The path of the administrator's kubeconfig."""
+        if self._existing:
+            return Path(self._existing)
+        return self._own().folder / programs.ADMIN_KUBECONFIG
+
+    @property
+    def audit_log(self) -> Path:
+        """The path of the audit log: one JSON object of audit.k8s.io/v1 a line.
+
+        Writes carry the answer's body (`responseObject.metadata.resourceVersion`), except for
+        Secrets and tokens. Every entry has `userAgent` and `user`, whose `extra` names the token or
+        certificate under `authentication.kubernetes.io/credential-id`. An entry may appear a moment
+        after the answer.
+        """
+        if not self._audit:
+            raise ControlPlaneError("no audit log is written: use ControlPlane(audit=True)")
+        return self._own().folder / programs.AUDIT_LOG
+
+    async def service_account_kubeconfig(
+        self, namespace: str, name: str, lifetime_seconds: int = 3600
+    ) -> Path:
+        """Write a kubeconfig with a new token of a ServiceAccount and return its path.
+
+        Args:
+            namespace: The ServiceAccount's namespace, also the kubeconfig's.
+            name: The ServiceAccount's name.
+            lifetime_seconds: The token's lifetime; the API server takes no less than 600.
+
+        Raises:
+            RequestRefused: The API server gave no token, for instance because there is no such
+                ServiceAccount.
+        """
+        return await asyncio.to_thread(self._issue, namespace, name, lifetime_seconds)
+
+    async def kill_api_server(self) -> None:
+        """Kill the API server as a crash would; its port stays reserved."""
+        await asyncio.to_thread(self._own().kill_api_server)
+
+    async def restart_api_server(self) -> None:
+        """Start the API server again, stopped first if it runs, and wait until it is ready."""
+        await asyncio.to_thread(self._own().restart_api_server)
+
+    def __enter__(self) -> Self:
+        return self._start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    def _start(self) -> Self:
+        if self._tokens is not None:
+            raise ControlPlaneError("the control plane is started already")
+        if not self._existing:
+            self._local = LocalControlPlane(
+                audit=self._audit, api_server_args=self._api_server_args
+            )
+        self._tokens = tempfile.TemporaryDirectory(prefix="rws-tokens-")
+        return self
+
+    def _stop(self) -> None:
+        if self._local is not None:
+            self._local.close()
+        if self._tokens is not None:
+            self._tokens.cleanup()
+        self._local = self._tokens = None
+
+    def _own(self) -> LocalControlPlane:
+        if self._local is None:
+            raise ControlPlaneError(
+                "not available on the cluster that RWS_TEST_KUBECONFIG names:"
+                " use ControlPlane(dedicated=True)"
+                if self._existing
+                else "the control plane is not started"
+            )
+        return self._local
+
+    def _issue(self, namespace: str, name: str, lifetime_seconds: int) -> Path:
+        admin = Access.read(self.kubeconfig)
+        answer = admin.request_json(
+            "POST",
+            f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
+            {
+                "apiVersion": "authentication.k8s.io/v1",
+                "kind": "TokenRequest",
+                "spec": {"expirationSeconds": lifetime_seconds},
+            },
+        )
+        access = Access(admin.server, admin.ca_pem, token=answer["status"]["token"])
+        folder = Path(self._tokens.name) if self._tokens else Path(tempfile.mkdtemp())
+        return access.write(folder / f"{name}-{secrets.token_hex(4)}.kubeconfig", namespace)

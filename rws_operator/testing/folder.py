@@ -1,0 +1,60 @@
+"""A control plane's temporary folder and port, held for exactly as long as their owner lives.
+
+Invariant: a folder whose owner holds its lock is never touched by others; one whose owner is gone is
+removed at the next start, whatever ended the owner.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+_PREFIX = "rws-controlplane-"
+_LOCK = "owner.lock"
+
+
+@contextlib.contextmanager
+def owned_folder() -> Iterator[Path]:
+    """Make a folder closed to other users, locked while open and removed afterwards."""
+    sweep()
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    try:
+        with (folder / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def reserved_port() -> Iterator[int]:
+    """Reserve a free loopback port for servers that set SO_REUSEPORT, as the API server can.
+
+    The reserving socket never listens, so it gets no connection; but while it is bound the kernel
+    gives the port to nobody else, not even between a kill and a restart of the server.
+    """
+    with socket.socket() as reservation:
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        reservation.bind(("127.0.0.1", 0))
+        yield reservation.getsockname()[1]
+
+
+def sweep() -> None:
+    """Remove the folders of owners that died together with their supervisors."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if folder.stat().st_uid == os.getuid() and _is_abandoned(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_abandoned(folder: Path) -> bool:
+    try:
+        with (folder / _LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+    except OSError:  # locked, or so new that it has no lock yet
+        return False

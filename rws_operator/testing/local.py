@@ -1,0 +1,106 @@
+"""Three programs as one control plane on loopback: order of start and stop, readiness, faults.
+
+`control_plane.py` is the public face and adds asyncio. Everything here blocks and belongs to no
+event loop.
+
+Invariants: after `close` neither process nor folder is left, also after a failed start; a program
+that ends by itself while others wait for it is reported with its last log lines.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from rws_operator.testing import programs
+from rws_operator.testing.find import find_programs
+from rws_operator.testing.folder import owned_folder, reserved_port
+from rws_operator.testing.kubeconfig import Access
+from rws_operator.testing.process import ChildProcess
+
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.05
+_DEFAULT_SERVICE_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
+
+
+class ControlPlaneError(RuntimeError):
+    """The control plane could not be started or does not offer what was asked of it."""
+
+
+class LocalControlPlane:
+    """A running control plane of one's own; made started, ended by `close`.
+
+    Attributes:
+        folder: Holds logs, keys, kubeconfigs and etcd's data.
+        admin: The administrator's access.
+    """
+
+    def __init__(self, *, audit: bool, api_server_args: Sequence[str]) -> None:
+        self._cleanup = contextlib.ExitStack()
+        self._running: dict[str, ChildProcess] = {}
+        paths = find_programs()
+        with contextlib.ExitStack() as starting:
+            self.folder = starting.enter_context(owned_folder())
+            port = starting.enter_context(reserved_port())
+            self.admin = programs.write_credentials(self.folder, port)
+            arguments = {
+                "etcd": programs.etcd(),
+                "kube-apiserver": programs.kube_apiserver(port, audit, api_server_args),
+                "kube-controller-manager": programs.kube_controller_manager(),
+            }
+            self._argv = {name: [str(paths[name]), *arguments[name]] for name in arguments}
+            self._start_all(starting)
+            self._cleanup = starting.pop_all()
+
+    def close(self) -> None:
+        """Stop controller manager, API server and etcd, in that order; remove the folder."""
+        self._cleanup.close()
+
+    def kill_api_server(self) -> None:
+        """Kill the API server as a crash would; its port stays reserved."""
+        self._running["kube-apiserver"].kill()
+
+    def restart_api_server(self) -> None:
+        """Start the API server again, stopped first if it runs, and wait until it is ready."""
+        self._running["kube-apiserver"].stop()
+        self._run("kube-apiserver")
+        self._wait("kube-apiserver", lambda: is_ready(self.admin))
+
+    def _start_all(self, starting: contextlib.ExitStack) -> None:
+        for name in self._argv:
+            starting.callback(lambda name=name: self._running[name].stop())
+            self._run(name)
+            if name == "kube-apiserver":
+                self._wait(name, lambda: is_ready(self.admin))
+        self._wait("kube-controller-manager", self._has_service_account)
+
+    def _run(self, name: str) -> None:
+        self._running[name] = ChildProcess(name, self._argv[name], self.folder)
+
+    def _has_service_account(self) -> bool:
+        return self.admin.request("GET", _DEFAULT_SERVICE_ACCOUNT)[0] == 200
+
+    def _wait(self, name: str, is_done: Callable[[], bool]) -> None:
+        """Wait until a program has done its part; etcd's end shows as the API server's."""
+        give_up = time.monotonic() + _START_SECONDS
+        while True:
+            for process in self._running.values():
+                process.check()
+            with contextlib.suppress(OSError):
+                if is_done():
+                    return
+            if time.monotonic() > give_up:
+                tail = self._running[name].tail()
+                raise ControlPlaneError(
+                    f"{name} was not ready after {_START_SECONDS:.0f} s; its last lines:\n{tail}"
+                )
+            time.sleep(_POLL_SECONDS)
+
+
+def is_ready(access: Access) -> bool:
+    """Return whether the API server says that it is ready.
+
+    Raises:
+        OSError: It could not be reached.
+    """
+    return access.request("GET", "/readyz")[0] == 200

@@ -1,0 +1,75 @@
+"""The pytest plugin: fixtures for a control plane, a client and a namespace per test.
+
+pytest loads it by its entry point wherever rws_operator is installed, so it imports the rest only
+when a fixture is used. `control_plane` needs nothing else; `cluster` and `namespace` are async and
+need pytest-asyncio.
+
+Where no control plane can be had the test is skipped, unless RWS_TEST_REQUIRE_KUBERNETES is set:
+then it fails, so that CI never goes green without having tested.
+"""
+
+import os
+import re
+from collections.abc import AsyncIterator, Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from rws_operator.testing.cluster import TestCluster, TestNamespace
+    from rws_operator.testing.control_plane import ControlPlane
+
+_HAS_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Remember whether the test failed, for the namespace fixture."""
+    report = yield
+    if report.failed:
+        item.stash[_HAS_FAILED] = True
+    return report
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> "Iterator[ControlPlane]":
+    """One control plane for the whole run, started when the first test asks for it."""
+    from rws_operator.testing.control_plane import ControlPlane
+    from rws_operator.testing.find import ProgramsNotFound
+
+    try:
+        started = ControlPlane().__enter__()
+    except ProgramsNotFound as error:
+        if os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
+            raise
+        pytest.skip(f"no control plane: {error}")
+    with started:
+        yield started
+
+
+async def _cluster(control_plane: "ControlPlane") -> "AsyncIterator[TestCluster]":
+    """The control plane with a client on the test's event loop."""
+    from rws_operator.testing.cluster import TestCluster
+
+    async with await TestCluster.connect(control_plane.kubeconfig) as cluster:
+        yield cluster
+
+
+async def _namespace(
+    cluster: "TestCluster", request: pytest.FixtureRequest
+) -> "AsyncIterator[TestNamespace]":
+    """A namespace named after the test; deleted afterwards, but left if the test failed."""
+    prefix = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:40].strip("-")
+    namespace = await cluster.namespace(prefix or "test")
+    yield namespace
+    if not request.node.stash.get(_HAS_FAILED, False):
+        await namespace.delete()
+
+
+try:
+    import pytest_asyncio
+except ImportError:
+    pass
+else:
+    cluster = pytest_asyncio.fixture(name="cluster")(_cluster)
+    namespace = pytest_asyncio.fixture(name="namespace")(_namespace)

@@ -1,0 +1,47 @@
+"""What all tests share: virtual time on request, and no network beyond this machine.
+
+The fixtures `control_plane`, `cluster` and `namespace` come from `rws_operator.testing.plugin`.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from rws_operator.testing.kubeconfig import Access
+from rws_operator.testing.network_guard import NetworkGuard
+from rws_operator.testing.virtual_time import VirtualTimeLoop
+
+
+def pytest_asyncio_loop_factories(
+    item: pytest.Item,
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run a test marked `virtual_time`, and its async fixtures, in virtual time."""
+    if item.get_closest_marker("virtual_time"):
+        return {"virtual": VirtualTimeLoop}
+    return {"real": asyncio.new_event_loop}
+
+
+def _hosts_of_existing_cluster() -> list[str]:
+    path = os.environ.get("RWS_TEST_KUBECONFIG")
+    return [urlsplit(Access.read(Path(path)).server).hostname or ""] if path else []
+
+
+@pytest.fixture(scope="session")
+def network_guard() -> Iterator[NetworkGuard]:
+    """The guard that all tests run under."""
+    guard = NetworkGuard(*_hosts_of_existing_cluster())
+    guard.install()
+    yield guard
+    guard.active = False
+
+
+@pytest.fixture(autouse=True)
+def _loopback_only(network_guard: NetworkGuard) -> Iterator[None]:
+    """Fail a test that tried to reach the network, even if its code swallowed the error."""
+    network_guard.refused.clear()
+    yield
+    assert not network_guard.refused
