@@ -49,7 +49,7 @@ terminal_errors = Counter(
 )
 reconcile_panics = Counter(
     "controller_runtime_reconcile_panics_total",
-    "Reconciles that raised what is no Exception, by controller.",
+    "Reconciles that raised what is not an Exception, by controller.",
     ["controller"],
 )
 reconcile_timeouts = Counter(
