@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-MAX_REQUEUE_SECONDS = 180 * 24 * 3600.0
-"""Longest requeue; a longer one is clamped, so that no timer overflows."""
+from rws_operator.queue import MAX_DELAY_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class Action:
         Args:
             seconds: Delay, clamped to 0 … 180 days.
         """
-        return cls(min(max(0.0, seconds), MAX_REQUEUE_SECONDS))
+        return cls(min(max(0.0, seconds), MAX_DELAY_SECONDS))
 
     @classmethod
     def await_change(cls) -> Action:
