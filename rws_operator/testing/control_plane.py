@@ -18,10 +18,9 @@ from types import TracebackType
 from typing import Self
 
 from rws_operator.testing import programs
+from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.kubeconfig import Access
-from rws_operator.testing.local import ControlPlaneError, LocalControlPlane
-
-__all__ = ["ControlPlane", "ControlPlaneError"]
+from rws_operator.testing.local import LocalControlPlane
 
 
 class ControlPlane:

@@ -1,12 +1,18 @@
-"""Finds the control plane's programs: the environment, the cache, an archive, else a build.
+"""Finds the control plane's programs: KUBEBUILDER_ASSETS, the cache, an archive, else a build.
 
-The first call on a machine may take minutes (a build); it says so on standard error. All later ones
-take no time.
+The first call on a machine may take minutes and says so on standard error; all later ones take no
+time. A cluster named by RWS_TEST_KUBECONFIG comes before all this, see `control_plane.py`.
+
+Invariant: what is in the cache is whole. Files get there by a rename.
 """
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from rws_operator.testing.archive import fetch_programs
+from rws_operator.testing.build import build_programs
+from rws_operator.testing.lock import exclusive
 
 KUBERNETES_VERSION = "v1.37.2"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
@@ -19,10 +25,38 @@ def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def find_programs(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Return the path of each program, built or fetched first if need be."""
-    folder = cache_folder(environ)
-    return {name: folder / name for name in PROGRAMS}
+    """Return the path of each program, fetched or built first if need be.
+
+    Raises:
+        ProgramsNotFound: There are none, and they can't be had; the message says what was tried.
+    """
+    cache = cache_folder(environ)
+    folders = [cache]
+    if assets := environ.get("KUBEBUILDER_ASSETS"):
+        folders.insert(0, Path(assets))
+    if missing := _missing(folders):
+        cache.mkdir(parents=True, exist_ok=True)
+        with exclusive(cache / ".lock", f"another process that makes {', '.join(missing)}"):
+            _provide(folders, cache, environ)
+    return {name: path for name in PROGRAMS if (path := _find(name, folders))}
 
 
-class ProgramsNotFound(RuntimeError):
-    """No control plane programs were found and none could be built."""
+def _provide(folders: list[Path], cache: Path, environ: Mapping[str, str]) -> None:
+    """Fill the cache with what no folder has; another process may just have done so."""
+    url = environ.get("RWS_CONTROLPLANE_URL")
+    if url and (missing := _missing(folders)):
+        fetch_programs(url, missing, cache)
+    if missing := _missing(folders):
+        build_programs(missing, KUBERNETES_VERSION, cache)
+
+
+def _missing(folders: list[Path]) -> list[str]:
+    return [name for name in PROGRAMS if not _find(name, folders)]
+
+
+def _find(name: str, folders: list[Path]) -> Path | None:
+    for folder in folders:
+        path = (folder / name).absolute()
+        if os.access(path, os.X_OK):
+            return path
+    return None

@@ -18,13 +18,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from rws_operator.testing.errors import RequestRefused
 from rws_operator.testing.pki import KeyPair
 
 _REQUEST_SECONDS = 10.0
-
-
-class RequestRefused(RuntimeError):
-    """The API server answered a request of the test harness with an error."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +158,7 @@ def _material(entry: dict[str, Any], key: str, path: Path) -> bytes | None:
     if data := entry.get(f"{key}-data"):
         return base64.b64decode(data)
     if name := entry.get(key):
-        return (path.parent / name).read_bytes()
+        return Path(path.parent, name).read_bytes()
     return None
 
 

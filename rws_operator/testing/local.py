@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rws_operator.testing import programs
+from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.find import find_programs
 from rws_operator.testing.folder import owned_folder, reserved_port
 from rws_operator.testing.kubeconfig import Access
@@ -21,10 +22,6 @@ from rws_operator.testing.process import ChildProcess
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _DEFAULT_SERVICE_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
-
-
-class ControlPlaneError(RuntimeError):
-    """The control plane could not be started or does not offer what was asked of it."""
 
 
 class LocalControlPlane:
@@ -68,7 +65,7 @@ class LocalControlPlane:
 
     def _start_all(self, starting: contextlib.ExitStack) -> None:
         for name in self._argv:
-            starting.callback(lambda name=name: self._running[name].stop())
+            starting.callback(self._stop, name)
             self._run(name)
             if name == "kube-apiserver":
                 self._wait(name, lambda: is_ready(self.admin))
@@ -76,6 +73,10 @@ class LocalControlPlane:
 
     def _run(self, name: str) -> None:
         self._running[name] = ChildProcess(name, self._argv[name], self.folder)
+
+    def _stop(self, name: str) -> None:
+        if name in self._running:
+            self._running[name].stop()
 
     def _has_service_account(self) -> bool:
         return self.admin.request("GET", _DEFAULT_SERVICE_ACCOUNT)[0] == 200

