@@ -1,0 +1,165 @@
+"""The objects that run an operator: Namespace, Deployment, Service, PodDisruptionBudget.
+
+They fit the runtime's own times: the pods' grace period is longer than the drain of running
+reconciles and the Lease's release together, and a rollout starts a replica before it stops one,
+so that a warm standby is always there. The pods pass the ``restricted`` Pod Security Standard.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rws_operator.errors import ConfigurationError
+from rws_operator.manifests.names import labels, selector
+
+HTTP_PORT = 8080
+"""Default port of metrics and probes."""
+
+GRACE_PERIOD_SECONDS = 45
+"""Time a pod has to stop: 30 s of drain, the Lease's release, the events' flush, and reserve."""
+
+_NON_ROOT = 65532
+
+
+def namespace(name: str, app: str) -> dict[str, Any]:
+    """The namespace that an operator runs in."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": labels(app)},
+    }
+
+
+def deployment(name: str, namespace: str, *, image: str, replicas: int = 2) -> dict[str, Any]:
+    """The Deployment of an operator: replicas elect a leader, the others stand by, warm.
+
+    The image's own entry point starts it (``python -m app serve``), settings come from the
+    environment. Memory is limited, CPU is not: a throttled process renews its Lease too late.
+
+    Args:
+        name: Name of the Deployment, of its ServiceAccount and of the label of its pods.
+        namespace: Namespace of all of them.
+        image: Container image.
+        replicas: How many pods; 1 leaves a gap at each rollout and node drain.
+
+    Raises:
+        ConfigurationError: The image is no image name, or there are fewer than 0 replicas.
+    """
+    if not image or any(character.isspace() for character in image):
+        raise ConfigurationError(
+            f"image {image!r} is not an image name", remedy="pass --image REGISTRY/NAME:TAG"
+        )
+    if replicas < 0:
+        raise ConfigurationError(f"{replicas} replicas", remedy="pass --replicas 0 or more")
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels(name)},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": selector(name)},
+            "strategy": {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+            },
+            "template": {
+                "metadata": {"labels": labels(name)},
+                "spec": _pod(name, image),
+            },
+        },
+    }
+
+
+def _pod(name: str, image: str) -> dict[str, Any]:
+    return {
+        "serviceAccountName": name,
+        "terminationGracePeriodSeconds": GRACE_PERIOD_SECONDS,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _NON_ROOT,
+            "runAsGroup": _NON_ROOT,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": selector(name)},
+                # Old and new pods of a rollout are spread apart from each other, not mixed.
+                "matchLabelKeys": ["pod-template-hash"],
+            }
+        ],
+        "containers": [_container(image)],
+        # The root file system is read-only; this is what Python's tempfile finds.
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
+    }
+
+
+def _container(image: str) -> dict[str, Any]:
+    return {
+        "name": "operator",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "env": [
+            _from_field("POD_NAME", "metadata.name"),
+            _from_field("POD_NAMESPACE", "metadata.namespace"),
+            {"name": "RWS_CONFIG_HTTP_PORT", "value": str(HTTP_PORT)},
+        ],
+        "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
+        "livenessProbe": _probe("/livez", period=10, timeout=5),
+        "readinessProbe": _probe("/readyz", period=5, timeout=3),
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "128Mi"},
+            "limits": {"memory": "512Mi"},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - in the pod
+    }
+
+
+def _from_field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _probe(path: str, *, period: int, timeout: int) -> dict[str, Any]:
+    return {
+        "httpGet": {"path": path, "port": "http"},
+        "periodSeconds": period,
+        "timeoutSeconds": timeout,
+        "failureThreshold": 3,
+    }
+
+
+def service(name: str, namespace: str) -> dict[str, Any]:
+    """The Service in front of an operator's metrics."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels(name)},
+        "spec": {
+            "selector": selector(name),
+            "ports": [
+                {"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}
+            ],
+        },
+    }
+
+
+def pod_disruption_budget(name: str, namespace: str) -> dict[str, Any]:
+    """Let node drains take one replica at a time, and unready ones always."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels(name)},
+        "spec": {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": selector(name)},
+        },
+    }
