@@ -1,0 +1,1 @@
+"""The example operator: keeps a CronJob for every Backup."""
