@@ -6,13 +6,16 @@ then what runs. `kubectl apply -f -` of the whole works on an empty cluster, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rws_operator.manifests import workload
 from rws_operator.manifests.names import check_label
 from rws_operator.manifests.rbac import Rbac
-from rws_operator.resources.policy_rule import PolicyRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rws_operator.resources.policy_rule import PolicyRule
 
 _EXISTING = ("default", "kube-system", "kube-public", "kube-node-lease")
 

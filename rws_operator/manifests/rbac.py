@@ -8,11 +8,13 @@ alone and not on their order, so that a printed file only changes when a permiss
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rws_operator.manifests.names import labels
 from rws_operator.resources.policy_rule import PolicyRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _API = "rbac.authorization.k8s.io"

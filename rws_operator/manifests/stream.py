@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _AMBIGUOUS = re.compile(r"[yYnN]|[-+.]*[0-9][-+0-9a-fA-F_.:oOxXeE]*")
 

@@ -144,9 +144,7 @@ def service(name: str, namespace: str) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": namespace, "labels": labels(name)},
         "spec": {
             "selector": selector(name),
-            "ports": [
-                {"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}
-            ],
+            "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
         },
     }
 

@@ -7,16 +7,19 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.manifests import PolicyRule, installation, to_yaml
 from rws_operator.manifests.names import object_name
-from rws_operator.testing.control_plane import ControlPlane
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rws_operator.testing.control_plane import ControlPlane
 
 DRAIN_SECONDS = 30
 

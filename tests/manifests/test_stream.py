@@ -15,8 +15,18 @@ from rws_operator.manifests import print_on_request, to_yaml
 TEXTS = (
     *("y", "Y", "n", "yes", "No", "on", "off", "true", "null", "~", "", " ", " edge "),
     *("1", "1.0", "1e3", "1E3", ".5", "0o17", "017", "0x1F", "0b11", "1_000", "12:30:45", "+1"),
-    *("-", "- a", "a: b", "a #b", "#a", "*a", "&a", "!a", "%a", "@a", "`a", "{a}", "[a]", "|", ">"),
-    *("2024-01-01", "2024-01-01T00:00:00Z", "a\nb", "a\nb\n", "a \nb", "\na", "tab\there", "é\u2028"),
+    *("-", "- a", "a: b", "a #b", "#a", "*a", "&a", "!a", "%a", "@a", "`a", "{a}", "[a]"),
+    *("|", ">"),
+    *(
+        "2024-01-01",
+        "2024-01-01T00:00:00Z",
+        "a\nb",
+        "a\nb\n",
+        "a \nb",
+        "\na",
+        "tab\there",
+        "é\u2028",
+    ),
     *("'", '"', "\\", "x" * 300, "word " * 60, "=", "<<", ".inf", ".nan", "0.1.2", "1.2.3.4"),
 )
 
@@ -42,7 +52,10 @@ def test_documents_are_separated_and_keys_keep_their_order() -> None:
     """Each document follows a separator line and reads as it was given."""
     documents = [{"kind": "B", "a": [{"z": 1, "b": [1, 2]}]}, {"kind": "A", "none": None}]
     text = to_yaml(documents)
-    assert text == "---\nkind: B\na:\n  - z: 1\n    b:\n      - 1\n      - 2\n---\nkind: A\nnone: null\n"
+    assert (
+        text
+        == "---\nkind: B\na:\n  - z: 1\n    b:\n      - 1\n      - 2\n---\nkind: A\nnone: null\n"
+    )
     assert list(yaml.safe_load_all(text)) == documents
 
 
