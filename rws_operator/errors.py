@@ -219,9 +219,10 @@ def api_error(
     *,
     request: str = "",
     details: Mapping[str, Any] | None = None,
+    remedy: str | None = None,
 ) -> ApiError:
     """Make the ApiError subclass that fits an answer's status and reason."""
     kind: type[ApiError] = ServerError if status >= 500 else _BY_STATUS.get(status, ApiError)
     if reason == "AlreadyExists":
         kind = AlreadyExists
-    return kind(status, reason, message, request=request, details=details)
+    return kind(status, reason, message, request=request, details=details, remedy=remedy)

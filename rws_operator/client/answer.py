@@ -1,0 +1,115 @@
+"""What the API server answered, and the error it amounts to.
+
+The server's own refusals are Status objects; a missing kind is a line of plain text; whatever
+stands between (a load balancer, a proxy) answers in HTML. All become an ApiError of one line.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from rws_operator.errors import ApiError, api_error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_LONGEST_TEXT = 300
+"""Characters of a plain-text answer that go into an error's message."""
+
+
+class Answer(NamedTuple):
+    """A successful answer.
+
+    Args:
+        status: HTTP status code, 200 … 299.
+        body: The body as it came (decompressed).
+        headers: The headers; names in any case.
+    """
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+    def json(self) -> Any:
+        """Decode the body."""
+        return msgspec.json.decode(self.body)
+
+
+class _Status(msgspec.Struct):
+    """The part of a Status object that an error is made of."""
+
+    kind: str
+    reason: str = ""
+    message: str = ""
+    details: dict[str, Any] | None = None
+
+
+_decode_status = msgspec.json.Decoder(_Status).decode
+
+
+def error_of(status: int, body: bytes, headers: Mapping[str, str], request: str) -> ApiError:
+    """Make the error of an answer that is no success.
+
+    Args:
+        status: HTTP status code.
+        body: The body, whatever it is.
+        headers: The headers; a Retry-After becomes `ApiError.retry_after`.
+        request: Verb and path, for the message.
+    """
+    reason, message, details, remedy = _read(status, body, headers)
+    seconds = headers.get("Retry-After", "")
+    if seconds.isdigit():
+        details = {**details, "retryAfterSeconds": int(seconds)}
+    return api_error(status, reason, message, request=request, details=details, remedy=remedy)
+
+
+def _read(
+    status: int, body: bytes, headers: Mapping[str, str]
+) -> tuple[str, str, Mapping[str, Any], str | None]:
+    """Return reason, message, details and remedy."""
+    try:
+        answer = _decode_status(body)
+    except msgspec.MsgspecError:
+        answer = None
+    if answer is not None and answer.kind == "Status":
+        reason = answer.reason or _phrase(status)
+        return reason, answer.message or "no message", answer.details or {}, _remedy(answer)
+    text = body.decode("utf-8", "replace").strip()
+    if "html" in headers.get("Content-Type", "") or text[:1] == "<":
+        return (
+            _phrase(status),
+            f"an HTML page, no API server's answer ({_title(text)})",
+            {},
+            "look at what stands between: the address, a proxy, a load balancer",
+        )
+    remedy = None
+    if status == 404:
+        # The API server's own words for a path it doesn't serve.
+        remedy = "the server has no such kind or version; install its CustomResourceDefinition"
+    return _phrase(status), " ".join(text[:_LONGEST_TEXT].split()) or "no message", {}, remedy
+
+
+def _remedy(status: _Status) -> str | None:
+    if status.reason == "Unauthorized":
+        return "the credentials were refused; log in again, or renew the token or certificate"
+    if status.reason == "Forbidden" and " cannot " in status.message:
+        return "allow it by an RBAC rule bound to this account"
+    return None
+
+
+def _phrase(status: int) -> str:
+    """Return the reason in Kubernetes' spelling, e.g. ``BadGateway``."""
+    try:
+        return HTTPStatus(status).phrase.replace(" ", "")
+    except ValueError:
+        return "Unknown"
+
+
+def _title(page: str) -> str:
+    found = re.search(r"<(title|h1)[^>]*>(.*?)</\1>", page, re.IGNORECASE | re.DOTALL)
+    return html.unescape(" ".join(found[2].split()))[:80] if found else "no title"

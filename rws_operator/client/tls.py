@@ -1,0 +1,185 @@
+"""TLS contexts: made from PEM text or files, and made anew when the files change.
+
+A context belongs to a connection, not to the client: when a CA or certificate file is replaced,
+the next connection is made with a new context while open streams go on with the old one. A file
+that can't be read at that moment changes nothing: what works, stays.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from rws_operator.errors import KubeconfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_log = logging.getLogger("rws_operator.client")
+
+_CHECK_SECONDS = 10.0
+"""How often the files are looked at; a kubelet takes about a minute to change them."""
+
+Pem: TypeAlias = bytes | Path
+"""PEM text itself, or the file that holds it."""
+
+ClientCertificate: TypeAlias = tuple[bytes, bytes]
+"""A certificate and its key, as a credential plugin hands them over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How to trust a server, and how to be known to it.
+
+    Args:
+        ca: Authorities to trust; None for the system's own.
+        certificate: Client certificate, or None.
+        key: Its private key; None if it stands beside the certificate.
+        insecure: Trust any server. For experiments only.
+        server_name: Name the server's certificate must bear, if not the address's host.
+    """
+
+    ca: Pem | None = None
+    certificate: Pem | None = None
+    key: Pem | None = None
+    insecure: bool = False
+    server_name: str | None = None
+
+
+class TlsContexts:
+    """The current TLS context of one server.
+
+    Args:
+        tls: What to make contexts from.
+        now: A monotonic clock in seconds.
+    """
+
+    def __init__(self, tls: Tls, now: Callable[[], float]) -> None:
+        self._tls = tls
+        self._now = now
+        self._files = [f for f in (tls.ca, tls.certificate, tls.key) if isinstance(f, Path)]
+        self._seen: tuple[object, ...] | None = None
+        self._look_again = 0.0
+        self._context: ssl.SSLContext | None = None
+
+    def current(self, certificate: ClientCertificate | None = None) -> ssl.SSLContext:
+        """Return the context for the next connection.
+
+        Args:
+            certificate: A plugin's client certificate; it goes before the configured one.
+
+        Raises:
+            KubeconfigError: The first context can't be made.
+        """
+        now = self._now()
+        if self._context is not None and now < self._look_again:
+            return self._context
+        self._look_again = now + _CHECK_SECONDS
+        seen = (certificate, *map(_fingerprint, self._files))
+        if self._context is not None and seen == self._seen:
+            return self._context
+        try:
+            self._context = make_context(self._tls, certificate)
+            self._seen = seen
+        except KubeconfigError as error:
+            if self._context is None:
+                raise
+            _log.warning("new TLS files can't be used, the old ones stay: %s", error)
+        return self._context
+
+    def distrust(self) -> None:
+        """Look at the files at the next call: a handshake has just failed, or a plugin ran."""
+        self._look_again = 0.0
+
+
+def make_context(tls: Tls, certificate: ClientCertificate | None = None) -> ssl.SSLContext:
+    """Make a client's TLS context.
+
+    Raises:
+        KubeconfigError: A file is missing, or does not hold what it should.
+    """
+    context = _trusting(tls)
+    try:
+        if certificate is not None:
+            _load_chain(context, *certificate)
+        elif tls.certificate is not None:
+            _load_chain(context, tls.certificate, tls.key)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise KubeconfigError(
+            f"client certificate {_name(tls.certificate)} and key {_name(tls.key)}"
+            f" can't be used ({_reason(error)})",
+            remedy="give a PEM certificate and its own unencrypted key",
+        ) from None
+    return context
+
+
+def _trusting(tls: Tls) -> ssl.SSLContext:
+    """Make a context that trusts the right authorities and holds no certificate yet."""
+    if tls.insecure:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    try:
+        if isinstance(tls.ca, Path):
+            context = ssl.create_default_context(cafile=tls.ca)
+        elif tls.ca is not None:
+            context = ssl.create_default_context(cadata=tls.ca.decode("ascii"))
+        else:
+            context = ssl.create_default_context()
+    except (OSError, ValueError) as error:
+        raise KubeconfigError(
+            f"certificate authority {_name(tls.ca)} can't be used ({_reason(error)})",
+            remedy="give the PEM certificate of the authority that signed the API server's",
+        ) from None
+    # Python 3.13 asks more of an authority than RFC 5280's users do: clusters made by older
+    # tools have CAs without a key usage, which kubectl and the Go clients accept.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def _load_chain(context: ssl.SSLContext, certificate: Pem, key: Pem | None) -> None:
+    """Load a client certificate; the ssl module takes files only."""
+    with _as_file(certificate) as certificate_path, _as_file(key) as key_path:
+        # Without a password function OpenSSL would ask at the terminal, and wait.
+        context.load_cert_chain(certificate_path or "", key_path, password=lambda: "")
+
+
+@contextmanager
+def _as_file(pem: Pem | None) -> Iterator[str | None]:
+    """Give a file that holds the PEM text while the block runs: 0600, removed at its end."""
+    if pem is None or isinstance(pem, Path):
+        yield None if pem is None else str(pem)
+        return
+    handle, path = tempfile.mkstemp(prefix="rws-", suffix=".pem")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(pem)
+        yield path
+    finally:
+        os.unlink(path)
+
+
+def _fingerprint(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is replaced or written; None while it is missing."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def _name(pem: Pem | None) -> str:
+    return str(pem) if isinstance(pem, Path) else "inline data" if pem else "(none)"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.replace("_", " ").lower()
+    return getattr(error, "strerror", None) or str(error)

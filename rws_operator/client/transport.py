@@ -1,0 +1,269 @@
+"""One request, one answer: HTTP/1.1 over aiohttp's connector.
+
+aiohttp makes and pools the connections, speaks TLS, tunnels through proxies and parses what
+comes back. Its ClientSession is left out: cookies, redirects, netrc, tracing and a task for each
+body cost as much CPU as all the rest, and it repeats requests on its own. Writing the request
+here is also what lets the fence be asked where it counts: the connection is had, the question is
+asked, and the next statement hands the bytes to the socket.
+
+Invariants: requests share a bounded pool, watches and the Lease have one of their own, so neither
+can starve the other; a connection goes back to its pool only after its answer was read whole.
+Deadlines are the caller's (`rws_operator.client.api`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import urllib.request
+from functools import cached_property
+from typing import TYPE_CHECKING, cast
+
+import aiohttp
+from yarl import URL
+
+from rws_operator.client.answer import error_of
+from rws_operator.client.failure import BROKEN, failure_of
+from rws_operator.client.tls import TlsContexts
+from rws_operator.errors import KubeconfigError
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from aiohttp.client_proto import ResponseHandler
+    from aiohttp.connector import Connection
+    from aiohttp.http import RawResponseMessage
+    from multidict import CIMultiDictProxy
+
+    from rws_operator.client.config import ClientConfig
+    from rws_operator.client.fence import Fence
+
+_POOL_SIZE = 64
+"""Connections for requests at once; more wait their turn, as the server's own limits ask."""
+
+_KEEP_SECONDS = 30.0
+"""How long an idle connection is kept: less than any server or load balancer keeps it."""
+
+_READ_BUFFER = 2**18
+"""Bytes that may wait to be read before the socket is paused."""
+
+_NO_TIMEOUT = aiohttp.ClientTimeout()
+
+
+class _Route(aiohttp.ClientRequest):
+    """What the connector needs to know of a server; made once, used by all requests."""
+
+    connection_key = cached_property(aiohttp.ClientRequest.connection_key.fget)  # type: ignore[attr-defined]
+
+
+class Transport:
+    """The connections to one API server.
+
+    Args:
+        config: Where the server is, and how to be trusted.
+        user_agent: The User-Agent header.
+    """
+
+    def __init__(self, config: ClientConfig, user_agent: str) -> None:
+        self._config = config
+        self._url = URL(config.server)
+        self._proxy = _proxy(config, self._url)
+        self._secure = self._url.scheme == "https"
+        self.host = self._url.authority
+        self._prefix = self._url.raw_path.rstrip("/")
+        if self._proxy is not None and not self._secure:
+            self._prefix = config.server
+        self._fixed = self._fixed_head(user_agent)
+        self._contexts = TlsContexts(config.tls, lambda: self._loop.time())
+        self._context: SSLContext | None = None
+        self._route: _Route | None = None
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    @cached_property
+    def _pool(self) -> aiohttp.TCPConnector:
+        return aiohttp.TCPConnector(limit=_POOL_SIZE, keepalive_timeout=_KEEP_SECONDS)
+
+    @cached_property
+    def _own(self) -> aiohttp.TCPConnector:
+        """The unbounded connector of watches and of what must never wait."""
+        return aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS)
+
+    def _fixed_head(self, user_agent: str) -> str:
+        """Return the header lines that never change."""
+        lines = [f"Host: {self._url.host_port_subcomponent}", f"User-Agent: {user_agent}"]
+        if self._config.impersonate is not None:
+            lines.append(f"Impersonate-User: {self._config.impersonate}")
+        lines += [f"Impersonate-Group: {group}" for group in self._config.impersonate_groups]
+        if self._proxy is not None and self._proxy.user and not self._secure:
+            pair = f"{self._proxy.user}:{self._proxy.password or ''}".encode()
+            lines.append(f"Proxy-Authorization: Basic {base64.b64encode(pair).decode()}")
+        for line in lines:
+            if not line.isprintable() or not line.isascii():
+                raise KubeconfigError(
+                    f"{line.partition(':')[0]} of {self._config.source} holds characters"
+                    " that can't stand in a header",
+                    remedy="use ASCII letters only",
+                )
+        return "\r\n".join(lines)
+
+    async def send(
+        self,
+        method: str,
+        target: str,
+        headers: str,
+        body: bytes | None,
+        *,
+        fence: Fence | None = None,
+        priority: bool = False,
+    ) -> tuple[int, bytes, CIMultiDictProxy[str]]:
+        """Send one request and read its answer, whatever its status.
+
+        Args:
+            method: The HTTP verb.
+            target: Path and query, percent-encoded.
+            headers: Further header lines, each ended by CRLF.
+            body: The body, or None.
+            fence: Asked when the connection is had, before the first byte is sent.
+            priority: Use the unbounded connector.
+
+        Raises:
+            ConnectionFailed: No answer came.
+            LeadershipLost: The fence refused; nothing was sent.
+        """
+        connection = await self._connect(self._own if priority else self._pool)
+        try:
+            self._write(connection, self._head(method, target, headers, body), body, fence)
+            message, payload = await _read_head(connection)
+            data = await payload.read()
+        except BROKEN as error:
+            connection.close()
+            raise failure_of(error, self._config, sent=True) from error
+        except BaseException:
+            connection.close()
+            raise
+        connection.release()
+        return message.code, data, message.headers
+
+    async def open_stream(self, target: str, headers: str) -> Stream:
+        """Send a GET on a connection of its own, whose body is read as it comes.
+
+        Args:
+            target: Path and query, percent-encoded.
+            headers: Further header lines, each ended by CRLF.
+
+        Raises:
+            ApiError: The answer is no success.
+            ConnectionFailed: No answer came.
+        """
+        connection = await self._connect(self._own)
+        try:
+            self._write(connection, self._head("GET", target, headers, None), None, None)
+            message, payload = await _read_head(connection)
+            if message.code != 200:
+                data = await payload.read()
+                raise error_of(message.code, data, message.headers, f"GET {target}")
+        except BROKEN as error:
+            connection.close()
+            raise failure_of(error, self._config, sent=True) from error
+        except BaseException:
+            connection.close()
+            raise
+        return Stream(connection, payload, self._config)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        for name in ("_pool", "_own"):
+            connector = self.__dict__.pop(name, None)
+            if connector is not None:
+                await connector.close()
+
+    async def _connect(self, connector: aiohttp.TCPConnector) -> Connection:
+        route = self._current_route()
+        try:
+            return await connector.connect(route, traces=[], timeout=_NO_TIMEOUT)
+        except BROKEN as error:
+            if isinstance(error, aiohttp.ClientSSLError):
+                self._contexts.distrust()
+            raise failure_of(error, self._config, sent=False) from error
+
+    def _current_route(self) -> _Route:
+        """Return the route, a new one if the TLS files have changed."""
+        context = None
+        if self._secure:
+            context = self._contexts.current(self._config.credentials.certificate)
+        if self._route is None or context is not self._context:
+            self._context = context
+            self._route = _Route(
+                "GET",
+                self._url,
+                loop=self._loop,
+                ssl=context if context is not None else False,
+                proxy=self._proxy,
+                server_hostname=self._config.tls.server_name,
+            )
+        return self._route
+
+    def _head(self, method: str, target: str, headers: str, body: bytes | None) -> bytes:
+        length = "" if body is None else f"Content-Length: {len(body)}\r\n"
+        head = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._fixed}\r\n{headers}{length}\r\n"
+        return head.encode("latin-1")
+
+    def _write(
+        self, connection: Connection, head: bytes, body: bytes | None, fence: Fence | None
+    ) -> None:
+        """Ask the fence and hand the request to the socket, with nothing awaited in between."""
+        protocol = connection.protocol
+        if protocol is None or protocol.transport is None:
+            raise aiohttp.ServerDisconnectedError
+        protocol.set_response_params(read_until_eof=True, read_bufsize=_READ_BUFFER)
+        if fence is not None:
+            fence.check()
+        protocol.transport.write(head + body if body else head)
+
+
+class Stream:
+    """The body of an answer that goes on; its connection is closed, never used again."""
+
+    def __init__(
+        self, connection: Connection, payload: aiohttp.StreamReader, config: ClientConfig
+    ) -> None:
+        self._connection = connection
+        self._payload = payload
+        self._config = config
+
+    async def read(self) -> bytes:
+        """Return what has come, as soon as anything has; b"" at the end.
+
+        Raises:
+            ConnectionFailed: The connection broke before the end.
+        """
+        try:
+            return await self._payload.readany()
+        except BROKEN as error:
+            raise failure_of(error, self._config, sent=True) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+async def _read_head(connection: Connection) -> tuple[RawResponseMessage, aiohttp.StreamReader]:
+    """Read the status line and the headers, passing over 1xx answers."""
+    while True:
+        message, payload = await cast("ResponseHandler", connection.protocol).read()
+        if message.code >= 200:
+            return message, payload
+
+
+def _proxy(config: ClientConfig, url: URL) -> URL | None:
+    """Return the proxy to go through; read once, where aiohttp would ask for each request."""
+    if config.proxy is not None:
+        return URL(config.proxy)
+    host = url.host or ""
+    if urllib.request.proxy_bypass(f"{host}:{url.port}") or urllib.request.proxy_bypass(host):
+        return None
+    found = urllib.request.getproxies().get(url.scheme)
+    return URL(found) if found else None
