@@ -1,0 +1,120 @@
+"""Owner references: made, checked and joined.
+
+The API server accepts pairs that the garbage collector then deletes or never collects (a
+namespaced owner of a cluster-scoped child, an owner in another namespace, a stale uid), so
+they are refused here, before anything is sent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rws_operator.errors import OwnerReferenceError
+from rws_operator.resources.custom_resource import CustomResource, definition_of
+from rws_operator.resources.record import ObjectRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rws_operator.resources.kind import Kind
+
+
+class _Identity(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+
+
+def owner_reference(owner: Mapping[str, Any] | CustomResource | ObjectRecord) -> dict[str, Any]:
+    """The controller reference that makes a child belong to `owner`.
+
+    Raises:
+        OwnerReferenceError: The owner has no uid: it was not read from the API server.
+    """
+    api_version, kind, name, uid = _identity(owner)
+    if not uid:
+        raise OwnerReferenceError(
+            f"{kind} {name} has no uid and can't own anything",
+            remedy="pass the object as the API server gave it",
+        )
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": name,
+        "uid": uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _identity(
+    owner: Mapping[str, Any] | CustomResource | ObjectRecord,
+) -> tuple[str, str, str, str | None]:
+    if isinstance(owner, CustomResource):
+        kind = definition_of(type(owner)).kind
+        return kind.api_version, kind.kind, owner.name, owner.uid
+    if isinstance(owner, ObjectRecord):
+        identity = msgspec.json.decode(owner.raw, type=_Identity)
+        return identity.api_version, identity.kind, owner.key.name, owner.uid
+    metadata = owner["metadata"]
+    return owner["apiVersion"], owner["kind"], metadata["name"], metadata.get("uid")
+
+
+def check_owner(
+    owner_kind: Kind,
+    owner_namespace: str | None,
+    owner_uid: str | None,
+    child_kind: Kind,
+    child_namespace: str | None,
+) -> None:
+    """Check that an object may own another.
+
+    Args:
+        owner_kind: The owner's kind.
+        owner_namespace: None or "" for cluster scope.
+        owner_uid: As the API server gave it.
+        child_kind: The child's kind.
+        child_namespace: None or "" for cluster scope.
+
+    Raises:
+        OwnerReferenceError: Says which of the two is wrong and what to do.
+    """
+    pair = f"{owner_kind.kind} can't own {child_kind.kind}"
+    if not owner_uid:
+        raise OwnerReferenceError(
+            f"{pair}: the owner has no uid", remedy="pass the object as the API server gave it"
+        )
+    if not owner_kind.namespaced:
+        return
+    if not child_kind.namespaced:
+        raise OwnerReferenceError(
+            f"{pair}: a namespaced owner of a cluster-scoped child would never be found by the "
+            "garbage collector",
+            remedy="delete the child in a finalizer's cleanup, or own it by a cluster-scoped kind",
+        )
+    if (owner_namespace or "") != (child_namespace or ""):
+        raise OwnerReferenceError(
+            f"{pair} in another namespace ({owner_namespace} and {child_namespace}): the garbage "
+            "collector would delete the child",
+            remedy="put the child into the owner's namespace",
+        )
+
+
+def add_owner(
+    references: Sequence[Mapping[str, Any]], reference: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Owner references with ours among them; entries of other owners stay.
+
+    Raises:
+        OwnerReferenceError: Another owner controls the child already.
+    """
+    others = [dict(each) for each in references if each.get("uid") != reference["uid"]]
+    for other in others:
+        if other.get("controller") and reference.get("controller"):
+            raise OwnerReferenceError(
+                f"{reference['kind']} {reference['name']} can't control the child: "
+                f"{other.get('kind')} {other.get('name')} does already",
+                remedy="give the child another name, or leave controller out of the other entry",
+            )
+    return [*others, dict(reference)]

@@ -1,0 +1,374 @@
+"""From a model to the structural schema of a CRD.
+
+The fields' annotations are walked, not pydantic's own JSON schema: what the API server takes
+is narrower (no ``$ref``, no ``anyOf`` beside int-or-string, no ``title``), and what it can't
+hold must be refused with the class, the field and a remedy.
+
+Rules:
+    1. Names are the wire's; a field without default is required, ``X | None`` is nullable.
+    2. Defaults are constants that fit their own field; at or below status there are none,
+       since the API server would write them before the operator does.
+    3. Bounds and patterns hold in Python and on the server; CEL rules on the server alone.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import types
+import typing
+from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, NewType, NoReturn, Union, cast
+
+import pydantic
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticSerializationError, PydanticUndefined
+
+from rws_operator.errors import ResourceDefinitionError
+from rws_operator.resources.conditions import Condition
+from rws_operator.resources.field import (
+    EMBEDDED,
+    LIST_MAP_KEYS,
+    LIST_TYPE,
+    PRESERVE_UNKNOWN,
+    VALIDATIONS,
+)
+from rws_operator.resources.model import Model, field_wire_name, wire_form
+from rws_operator.resources.scalar import apply_constraints, int_or_string, scalar_schema
+
+JsonSchema = dict[str, Any]
+
+_LISTS = {list, tuple, Sequence, MutableSequence}
+_SETS = {set, frozenset, AbstractSet}
+_MAPS = {dict, Mapping, MutableMapping}
+_ANYTHING = {Any, object, pydantic.JsonValue}
+_SCALARS = ("string", "integer", "number", "boolean")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the class the walk is, for errors and for what depends on it."""
+
+    class_name: str
+    path: str = ""
+    in_status: bool = False
+    open_models: tuple[type[Model], ...] = ()
+
+    def inner(self, step: str) -> Place:
+        """The place one step further in."""
+        return replace(self, path=self.path + step)
+
+    def refuse(self, what: str, remedy: str) -> NoReturn:
+        """Raise the error that names this place."""
+        raise ResourceDefinitionError(f"{self.class_name}{self.path}: {what}", remedy=remedy)
+
+
+def resource_schema(cls: type[Model]) -> JsonSchema:
+    """The structural schema of a custom resource's class, without its metadata.
+
+    Raises:
+        ResourceDefinitionError: Names the class, the field and the remedy.
+    """
+    return _model(cls, Place(cls.__name__), skip=frozenset({"metadata"}))
+
+
+def _model(cls: type[Model], place: Place, *, skip: frozenset[str] = frozenset()) -> JsonSchema:
+    if cls in place.open_models:
+        place.refuse(
+            f"{cls.__name__} contains itself",
+            "a schema can't recurse; make it dict[str, Any], which keeps unknown fields",
+        )
+    if cls.__pydantic_decorators__.computed_fields:
+        name = next(iter(cls.__pydantic_decorators__.computed_fields))
+        place.inner(f".{name}").refuse(
+            "a computed field would be sent and pruned", "make it a plain property"
+        )
+    schema: JsonSchema = {"type": "object"}
+    if cls.__doc__:
+        schema["description"] = inspect.cleandoc(cls.__doc__)
+    fields = {name: field for name, field in cls.model_fields.items() if name not in skip}
+    inside = replace(place, open_models=(*place.open_models, cls))
+    properties = {
+        field_wire_name(name, field): _field(name, field, inside) for name, field in fields.items()
+    }
+    required = [field_wire_name(n, f) for n, f in fields.items() if f.is_required()]
+    if properties:
+        schema["properties"] = properties
+    if required:
+        schema["required"] = required
+    if cls.schema_preserves_unknown:
+        schema[PRESERVE_UNKNOWN] = True
+    if cls.schema_rules:
+        schema[VALIDATIONS] = [rule.to_wire() for rule in cls.schema_rules]
+    return schema
+
+
+def _field(name: str, field: FieldInfo, outside: Place) -> JsonSchema:
+    place = outside.inner(f".{name}")
+    if not outside.path and name == "status":
+        place = replace(place, in_status=True)
+        if field.is_required():
+            place.refuse("a new object has no status yet", "give it a default, e.g. Status()")
+    if field.validation_alias not in (None, field.serialization_alias, field.alias):
+        place.refuse("it is read under another name than it is written", "use wire_name=")
+    # What stands on the field is about its values; null has no length and no list type.
+    schema = _type(field.annotation, (*field.metadata, _Extra(field)), place)
+    if field.description:
+        schema = {**schema, "description": inspect.cleandoc(field.description)}
+    if not place.in_status and not field.is_required():
+        default = _default(name, field, place)
+        if default is not None:
+            schema["default"] = default
+    return schema
+
+
+@dataclass(frozen=True, slots=True)
+class _Extra:
+    """The field whose json_schema_extra is to be applied."""
+
+    field: FieldInfo
+
+
+def _type(annotation: Any, metadata: Sequence[Any], place: Place) -> JsonSchema:
+    """The schema of an annotation and of what stands beside it."""
+    annotation, metadata = _unwrapped(annotation, metadata)
+    given = next((m for m in metadata if isinstance(m, pydantic.WithJsonSchema)), None)
+    if given is not None and given.json_schema is not None:
+        return _finished(dict(given.json_schema), metadata, place)
+    alternatives = _alternatives(annotation)
+    if type(None) in alternatives:
+        inner = [each for each in alternatives if each is not type(None)]
+        if not inner:
+            place.refuse("it can only be None", "name a type beside None")
+        return _nullable(_type(Union[tuple(inner)], metadata, place))  # noqa: UP007
+    if len(alternatives) > 1:
+        return _finished(_union(alternatives, place), metadata, place)
+    return _finished(_single(annotation, place), metadata, place)
+
+
+def _unwrapped(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
+    """Resolve Annotated, NewType and aliases; the innermost metadata comes first."""
+    gathered = tuple(metadata)
+    while True:
+        if typing.get_origin(annotation) is Annotated:
+            annotation, *inner = typing.get_args(annotation)
+            gathered = (*inner, *gathered)
+        elif isinstance(annotation, NewType):
+            annotation = annotation.__supertype__
+        elif hasattr(annotation, "__value__"):  # type X = ...
+            annotation = annotation.__value__
+        else:
+            return annotation, gathered
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """The members of a union, and a union of one of anything else; None may hide in Literal."""
+    if typing.get_origin(annotation) in (Union, types.UnionType):
+        members = [_alternatives(each) for each in typing.get_args(annotation)]
+        return [each for member in members for each in member]
+    if typing.get_origin(annotation) is Literal and None in typing.get_args(annotation):
+        values = tuple(each for each in typing.get_args(annotation) if each is not None)
+        return [Literal[values], type(None)] if values else [type(None)]
+    return [annotation]
+
+
+def _nullable(schema: JsonSchema) -> JsonSchema:
+    if PRESERVE_UNKNOWN in schema and "type" not in schema:
+        return schema  # anything, null among it
+    nullable = {**schema, "nullable": True}
+    if "enum" in schema:
+        nullable["enum"] = [*schema["enum"], None]  # the API server asks for it
+    return nullable
+
+
+def _union(alternatives: list[Any], place: Place) -> JsonSchema:
+    plain = [_unwrapped(each, ())[0] for each in alternatives]
+    if set(plain) == {int, str}:
+        return int_or_string()
+    if all(typing.get_origin(each) is Literal for each in plain):
+        return _enum([value for each in plain for value in typing.get_args(each)], place)
+    return _refuse_union(plain, place)
+
+
+def _refuse_union(plain: list[Any], place: Place) -> NoReturn:
+    names = " | ".join(getattr(each, "__name__", str(each)) for each in plain)
+    place.refuse(
+        f"a CRD can't hold the union {names}",
+        "write one optional field for each, and a Rule that exactly one is there",
+    )
+
+
+def _single(annotation: Any, place: Place) -> JsonSchema:
+    if annotation in _ANYTHING:
+        return {PRESERVE_UNKNOWN: True}
+    origin = typing.get_origin(annotation) or annotation
+    arguments = typing.get_args(annotation)
+    if origin is Literal:
+        return _enum(list(arguments), place)
+    if origin in _LISTS:
+        return _list(origin, arguments, place)
+    if origin in _SETS:
+        return _set(arguments, place)
+    if origin in _MAPS:
+        return _map(arguments, place)
+    if isinstance(annotation, type):
+        if issubclass(annotation, enum.Enum):
+            return _enum([member.value for member in annotation], place)
+        if issubclass(annotation, Model):
+            return _model(annotation, place)
+        if issubclass(annotation, pydantic.BaseModel):
+            place.refuse(f"{annotation.__name__} is a plain BaseModel", "derive it from Model")
+    return scalar_schema(annotation) or _refuse_type(annotation, place)
+
+
+def _refuse_type(annotation: Any, place: Place) -> NoReturn:
+    name = getattr(annotation, "__name__", str(annotation))
+    remedies = {
+        "Decimal": "use Quantity, or str with a pattern",
+        "timedelta": "use Duration, which is written 1h30m as Kubernetes does",
+        "time": "use str with a pattern",
+        "complex": "use two fields",
+        "NoneType": "name a type beside None",
+    }
+    place.refuse(
+        f"a CRD can't hold the type {name}",
+        remedies.get(name, "use a scalar, list, dict or Model, or Annotated[..., WithJsonSchema]"),
+    )
+
+
+def _enum(values: list[Any], place: Place) -> JsonSchema:
+    kinds = {bool: "boolean", int: "integer", str: "string", float: "number"}
+    plain = [value.value if isinstance(value, enum.Enum) else value for value in values]
+    names = {next((n for t, n in kinds.items() if isinstance(value, t)), None) for value in plain}
+    (name, *others) = names
+    if others or name is None:
+        place.refuse("its values are of several types", "make them all str or all int")
+    return {"type": name, "enum": list(dict.fromkeys(plain))}
+
+
+def _list(origin: Any, arguments: tuple[Any, ...], place: Place) -> JsonSchema:
+    if origin is tuple:
+        if len(arguments) != 2 or arguments[1] is not Ellipsis:
+            place.refuse("a tuple of fixed length", "use a Model, or tuple[X, ...]")
+        arguments = arguments[:1]
+    if not arguments:
+        place.refuse("a list of unknown items", "name their type, e.g. list[str]")
+    schema: JsonSchema = {"type": "array", "items": _type(arguments[0], (), place.inner("[]"))}
+    if inspect.isclass(arguments[0]) and issubclass(arguments[0], Condition):
+        schema |= {LIST_TYPE: "map", LIST_MAP_KEYS: ["type"]}  # as every API of Kubernetes
+    return schema
+
+
+def _set(arguments: tuple[Any, ...], place: Place) -> JsonSchema:
+    schema = _list(list, arguments, place)
+    if schema["items"].get("type") not in _SCALARS or schema["items"].get("nullable"):
+        place.refuse("a set of values that can't be compared", "use set[str] or a list")
+    return {**schema, LIST_TYPE: "set"}
+
+
+def _map(arguments: tuple[Any, ...], place: Place) -> JsonSchema:
+    key, value = arguments or (str, Any)
+    if _unwrapped(key, ())[0] is not str:
+        name = getattr(key, "__name__", str(key))
+        place.refuse(f"a map with keys of {name}", "use str, and a Rule over the keys")
+    values = _type(value, (), place.inner("[*]"))
+    if values == {PRESERVE_UNKNOWN: True}:
+        return {"type": "object", PRESERVE_UNKNOWN: True}
+    return {"type": "object", "additionalProperties": values}
+
+
+def _finished(schema: JsonSchema, metadata: Sequence[Any], place: Place) -> JsonSchema:
+    """Apply bounds and Kubernetes' own keywords to a schema."""
+    for each in metadata:
+        field = each.field if isinstance(each, _Extra) else each
+        if isinstance(each, FieldInfo):  # Annotated[X, Field(...)] inside another type
+            schema = _finished(schema, each.metadata, place)
+            if each.description:
+                schema["description"] = inspect.cleandoc(each.description)
+        if isinstance(field, FieldInfo):
+            schema = _with_extra(schema, field, place)
+        else:
+            apply_constraints(schema, each, place.refuse)
+    return schema
+
+
+def _with_extra(schema: JsonSchema, field: FieldInfo, place: Place) -> JsonSchema:
+    extra = field.json_schema_extra
+    if extra is None:
+        return schema
+    if callable(extra):
+        place.refuse("json_schema_extra is a function", "use Field's own keywords")
+    foreign = [key for key in extra if not key.startswith("x-kubernetes-") and key != "format"]
+    if foreign:
+        place.refuse(f"json_schema_extra has {foreign[0]!r}", "use Field's own keywords")
+    schema = {**schema, **extra}
+    if schema.get(EMBEDDED):
+        schema[PRESERVE_UNKNOWN] = True
+    if PRESERVE_UNKNOWN in extra or EMBEDDED in extra:
+        schema.setdefault("type", "object")
+    _check_extra(schema, place)
+    return schema
+
+
+def _check_extra(schema: JsonSchema, place: Place) -> None:
+    kind = schema.get("type")
+    if LIST_TYPE in schema and kind != "array":
+        place.refuse("list_type is for lists", "remove it, or make the field a list")
+    if (PRESERVE_UNKNOWN in schema or EMBEDDED in schema) and kind not in ("object", None):
+        place.refuse(
+            "unknown fields can be kept in an object only", "make it dict[str, Any] or a Model"
+        )
+    if "format" in schema and kind not in ("string", "integer", "number"):
+        place.refuse("format is for strings and numbers", "remove it")
+    is_map = schema.get(LIST_TYPE) == "map"
+    if is_map != (LIST_MAP_KEYS in schema):
+        place.refuse("list_type='map' and map_keys belong together", "give both")
+    for key in schema.get(LIST_MAP_KEYS, ()):
+        _check_map_key(key, schema["items"], place)
+    if schema.get(LIST_TYPE) == "set" and schema["items"].get("type") not in _SCALARS:
+        place.refuse("a set list of values that can't be compared", "use list_type='map'")
+
+
+def _check_map_key(key: str, items: JsonSchema, place: Place) -> None:
+    found = items.get("properties", {}).get(key)
+    if found is None:
+        fields = ", ".join(items.get("properties", {})) or "no fields"
+        place.refuse(f"map_keys: the items have no field {key!r}", f"they have {fields}")
+    if found.get("type") not in _SCALARS or found.get("nullable"):
+        place.refuse(f"map_keys: {key!r} is not a plain value", "make it a str, int or bool")
+    if key not in items.get("required", ()) and "default" not in found:
+        place.refuse(f"map_keys: {key!r} may be absent", "make it required, or give it a default")
+
+
+def _default(name: str, field: FieldInfo, place: Place) -> Any:
+    """The field's default as JSON data, None where there is none to be written."""
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if field.default_factory is not None and value != field.get_default(
+        call_default_factory=True, validated_data={}
+    ):
+        place.refuse(
+            "its default_factory makes another value each time",
+            "the API server's default is a constant; set the value in a mutating webhook",
+        )
+    if value is None or value is PydanticUndefined:
+        return None
+    annotated = cast("Any", Annotated)[(field.annotation, *field.metadata)]
+    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(annotated)
+    try:
+        if isinstance(value, Model):
+            return wire_form(value)
+        wire = adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+        adapter.validate_python(value)
+    except (pydantic.ValidationError, PydanticSerializationError) as error:
+        text = str(error).splitlines()
+        place.refuse(
+            f"the default {value!r} does not fit its own field",
+            f"change one of them ({(text[2] if len(text) > 2 else text[0]).strip()})",
+        )
+    return _ordered(value, wire)
+
+
+def _ordered(value: Any, wire: Any) -> Any:
+    return sorted(wire, key=repr) if isinstance(value, set | frozenset) else wire
