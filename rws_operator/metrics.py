@@ -80,6 +80,11 @@ writes_skipped = Counter(
     "Writes not sent because they would have changed nothing.",
     ["controller", "verb"],
 )
+mapping_errors = Counter(
+    "rws_watch_mapping_errors_total",
+    "Mappings of a watched object to a controller's own that raised.",
+    ["controller"],
+)
 handler_threads_stuck = Gauge(
     "rws_handler_threads_stuck",
     "Threads of plain handlers still running past their deadline.",
@@ -167,6 +172,7 @@ def declare_controller(name: str, *, workers: int | None = None) -> None:
         max_concurrent_reconciles,
         active_workers,
         handler_threads_stuck,
+        mapping_errors,
     ):
         by_controller.labels(name)
     for result in RECONCILE_RESULTS:
