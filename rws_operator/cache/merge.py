@@ -1,0 +1,266 @@
+"""How what is seen of the API server and what we wrote ourselves become one cache.
+
+A watch tells what happened, late; the answer to an own write tells what is, now. The answer goes
+into the cache at once, so that the next reconcile sees it, and the watch's echo of it is dropped
+by resource version. This module alone decides; it does no input or output.
+
+    word        meaning
+    c, u        resource version and uid of the record in the cache, if any
+    r           resource version of what arrives
+    progress    resource version up to which the watch has told everything
+    awaited     keys whose cached record is an own answer (a) that the watch has not told yet
+    buried      uids that an own write found, or made, gone and the watch has not told yet
+    held        keys with a write under way: what arrives for them waits until it ends
+
+    what arrives         when                              what becomes of it
+    -------------------  --------------------------------  -----------------------------------
+    anything             its key is held                   waits; then as below, in order
+    anything             its uid is buried                 dropped (DELETED ends the burial)
+    ADDED, MODIFIED      r not newer than c                dropped: an echo, or older than one
+                         otherwise                         put; another uid: deletion, addition
+    DELETED              of another uid than u             dropped: an earlier object of the name
+                         c newer than r                    dropped: it had left the selection
+                                                           before our write brought it back
+                         otherwise                         removed
+    an object in a list  a awaited, r not newer than a     dropped: the list is older than it
+                         r = c                             dropped: nothing changed
+                         otherwise                         put; another uid: deletion, addition
+    the list's end, L    absent, a awaited, newer than L   kept
+                         absent otherwise                  removed
+                         L older than progress             history was rolled back: nothing is
+                                                           awaited any more, list again
+    progress             a awaited, not newer than it      removed: the watch passed it silently,
+                                                           so it is not in this selection
+    answer (a) to an     a not newer than c                dropped: a write that changed nothing,
+    own write                                              or a later answer came first
+                         absent; progress past a; nothing  dropped: deleted since, or not in
+                         held shows it                     this selection
+                         otherwise                         put; awaited unless already held
+    own write found it   cached                            removed; u is buried
+    gone
+
+Everything put or removed is told as a Delta. An own write that changed the record in the cache
+by nothing but its own change ("explained") is told with its writer, so that the writer's run
+causes no further run of itself, and every other reader learns of it. An answer that shows more is
+told like any foreign change. So a foreign change is never lost: either the answer shows it, or it
+is newer than the answer and arrives later.
+"""
+
+from collections.abc import Callable, Hashable
+from functools import partial
+
+from rws_operator.cache.delta import Delta
+from rws_operator.cache.store import Store
+from rws_operator.resources.kind import ObjectKey
+from rws_operator.resources.record import ObjectRecord, is_newer
+
+
+def covers(later: str, earlier: str) -> bool:
+    """Whether ``later`` is known to be the same resource version, or a newer one."""
+    return later == earlier or is_newer(later, earlier) is True
+
+
+class _Held:
+    """What arrived for a key while it is being written."""
+
+    def __init__(self) -> None:
+        self.writes = 0
+        self.waiting: list[Callable[[], None]] = []
+        self.latest = ""
+
+
+class Merge:
+    """Applies the table above to one Store.
+
+    Args:
+        store: The records; nobody else changes them.
+        tell: Called with each Delta, in order; must not raise.
+    """
+
+    def __init__(self, store: Store, tell: Callable[[Delta], None]) -> None:
+        self._store = store
+        self._tell = tell
+        self._awaited: dict[ObjectKey, str] = {}
+        self._buried: set[str] = set()
+        self._held: dict[ObjectKey, _Held] = {}
+        self._progress = ""
+        self._listed: set[ObjectKey] = set()
+        self._listed_buried: set[str] = set()
+        self._initial = True
+
+    # What the watch tells.
+
+    def changed(self, record: ObjectRecord) -> None:
+        """An ADDED or MODIFIED event."""
+        self._arrived(record)
+        self._or_hold(record.key, record.resource_version, partial(self._changed, record))
+
+    def deleted(self, record: ObjectRecord) -> None:
+        """A DELETED event; the record is the object's last state."""
+        self._arrived(record)
+        self._or_hold(record.key, record.resource_version, partial(self._deleted, record))
+
+    def progressed(self, resource_version: str) -> None:
+        """A bookmark: everything up to ``resource_version`` has been told."""
+        self._progress = resource_version
+        if self._awaited:
+            self._evict_passed()
+
+    # What a list tells.
+
+    def list_started(self) -> None:
+        """A list begins, or begins again."""
+        self._listed = set()
+        self._listed_buried = set()
+
+    def listed(self, record: ObjectRecord) -> None:
+        """An object of the list."""
+        self._listed.add(record.key)
+        if record.uid in self._buried or record.key in self._held:
+            self._listed_buried.add(record.uid)
+        self._or_hold(record.key, record.resource_version, partial(self._list_one, record))
+
+    def unlisted(self, record: ObjectRecord) -> None:
+        """An object was deleted after it was listed and before the list ended."""
+        self._listed.discard(record.key)
+        self._or_hold(record.key, record.resource_version, partial(self._deleted, record))
+
+    def list_completed(self, resource_version: str) -> bool:
+        """The list is whole, as of ``resource_version``.
+
+        Returns:
+            False if another list is needed to tell what is.
+        """
+        if self._awaited and is_newer(self._progress, resource_version):
+            self._awaited.clear()
+            return False
+        self._buried &= self._listed_buried
+        for key in self._store.keys_now():
+            if key not in self._listed:
+                self._or_hold(key, resource_version, partial(self._absent, key, resource_version))
+        self._awaited = {
+            key: a for key, a in self._awaited.items() if not covers(resource_version, a)
+        }
+        self._progress = resource_version
+        self._initial = False
+        self.list_started()
+        return True
+
+    # What we write ourselves.
+
+    def hold(self, key: ObjectKey) -> None:
+        """A write to ``key`` starts: what arrives for it waits."""
+        self._held.setdefault(key, _Held()).writes += 1
+
+    def release(self, key: ObjectKey) -> None:
+        """A write to ``key`` ended, answered or not."""
+        held = self._held[key]
+        held.writes -= 1
+        if held.writes == 0:
+            del self._held[key]
+            for arrival in held.waiting:
+                arrival()
+
+    def answered(self, record: ObjectRecord, explained: bool, writer: Hashable | None) -> None:
+        """The server's answer to an own write, while its key is held."""
+        key, version = record.key, record.resource_version
+        cached = self._store.get(key)
+        latest = self._held[key].latest
+        is_told = latest != "" and covers(latest, version)
+        if record.uid in self._buried:
+            return
+        if cached is None and not is_told and self._progress and covers(self._progress, version):
+            return
+        if cached is not None and covers(cached.resource_version, version):
+            return
+        if not is_told:
+            self._awaited[key] = version
+        self._put(record, writer if explained else None, silent=explained and writer is None)
+
+    def gone(self, key: ObjectKey, explained: bool, writer: Hashable | None) -> None:
+        """An own write deleted the object, or found that there is none."""
+        cached = self._store.get(key)
+        self._awaited.pop(key, None)
+        if cached is None:
+            return
+        self._buried.add(cached.uid)
+        self._remove(cached, writer if explained else None, silent=explained and writer is None)
+
+    # The rules.
+
+    def _or_hold(self, key: ObjectKey, version: str, arrival: Callable[[], None]) -> None:
+        held = self._held.get(key) if self._held else None
+        if held is None:
+            arrival()
+        else:
+            held.waiting.append(arrival)
+            held.latest = version
+
+    def _arrived(self, record: ObjectRecord) -> None:
+        self._progress = record.resource_version
+        if self._awaited:
+            awaited = self._awaited.get(record.key)
+            if awaited is not None and covers(record.resource_version, awaited):
+                del self._awaited[record.key]
+            self._evict_passed()
+
+    def _evict_passed(self) -> None:
+        passed = [key for key, a in self._awaited.items() if covers(self._progress, a)]
+        for key in passed:
+            del self._awaited[key]
+            self._or_hold(key, self._progress, partial(self._absent, key, self._progress))
+
+    def _changed(self, record: ObjectRecord) -> None:
+        cached = self._store.get(record.key)
+        if record.uid in self._buried:
+            return
+        if cached is not None and covers(cached.resource_version, record.resource_version):
+            return
+        self._put(record)
+
+    def _deleted(self, record: ObjectRecord) -> None:
+        self._buried.discard(record.uid)
+        cached = self._store.get(record.key)
+        if cached is None or cached.uid != record.uid:
+            return
+        if is_newer(cached.resource_version, record.resource_version):
+            return
+        self._remove(cached)
+
+    def _list_one(self, record: ObjectRecord) -> None:
+        cached = self._store.get(record.key)
+        if record.uid in self._buried:
+            return
+        if cached is not None:
+            awaited = self._awaited.get(record.key)
+            if awaited is not None and covers(awaited, record.resource_version):
+                return
+            if cached.resource_version == record.resource_version and cached.uid == record.uid:
+                return
+        self._put(record)
+
+    def _absent(self, key: ObjectKey, version: str) -> None:
+        cached = self._store.get(key)
+        awaited = self._awaited.get(key)
+        if cached is None or (awaited is not None and not covers(version, awaited)):
+            return
+        self._awaited.pop(key, None)
+        self._remove(cached)
+
+    def _put(
+        self, record: ObjectRecord, writer: Hashable | None = None, *, silent: bool = False
+    ) -> None:
+        old = self._store.get(record.key)
+        if old is not None and old.uid != record.uid:
+            self._remove(old)
+            old = None
+        self._store.put(record)
+        if not silent:
+            self._tell(Delta(old, record, self._initial, writer))
+
+    def _remove(
+        self, cached: ObjectRecord, writer: Hashable | None = None, *, silent: bool = False
+    ) -> None:
+        self._store.remove(cached.key)
+        if not silent:
+            self._tell(Delta(cached, None, False, writer))

@@ -1,0 +1,20 @@
+"""Watching: one watch request (`watch`) and what keeps one going for ever (`reflector`).
+
+It stands between the client, which gives bytes, and the cache, which keeps records.
+"""
+
+from rws_operator.watch.health import State, WatchHealth
+from rws_operator.watch.reflector import Reflector, Sink, WatchTimes
+from rws_operator.watch.selection import Selection
+from rws_operator.watch.watch import WatchEvent, watch
+
+__all__ = [
+    "Reflector",
+    "Selection",
+    "Sink",
+    "State",
+    "WatchEvent",
+    "WatchHealth",
+    "WatchTimes",
+    "watch",
+]
