@@ -1,0 +1,132 @@
+"""The Lease object as election reads and writes it.
+
+Only the five fields of `LeaseRecord` take part in election. Whatever else stands in the object
+(labels, annotations, owner references, fields of later API versions) is kept by each replace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from rws_operator.errors import DecodeError
+from rws_operator.resources.kind import Kind
+
+LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """Who holds the Lease, and since when.
+
+    Args:
+        holder: Identity of the holder; "" once released.
+        duration_seconds: How long others wait after they saw the record change; None if unset.
+        acquire_time: When the holder took it, as on the wire (RFC 3339, microseconds, UTC).
+        renew_time: When the holder last renewed it, as on the wire. Never compared with a clock.
+        transitions: How often the holder changed.
+    """
+
+    holder: str = ""
+    duration_seconds: int | None = None
+    acquire_time: str = ""
+    renew_time: str = ""
+    transitions: int = 0
+
+    def held_by(self, identity: str, wall: float, duration_seconds: int) -> LeaseRecord:
+        """The record by which a new holder takes over."""
+        now = micro_time(wall)
+        return LeaseRecord(identity, duration_seconds, now, now, self.transitions + 1)
+
+    def renewed(self, wall: float) -> LeaseRecord:
+        """The record by which the holder renews: only the renew time moves."""
+        return replace(self, renew_time=micro_time(wall))
+
+    def released(self, wall: float) -> LeaseRecord:
+        """The record by which the holder lets go; short, should a client ignore the holder."""
+        now = micro_time(wall)
+        return replace(self, holder="", duration_seconds=1, acquire_time=now, renew_time=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A Lease as the API server has it.
+
+    Args:
+        record: The fields that election is decided on.
+        resource_version: Sent with each replace, so that of two writers one gets a 409.
+        wire: The whole object.
+    """
+
+    record: LeaseRecord
+    resource_version: str
+    wire: dict[str, Any]
+
+    def with_record(self, record: LeaseRecord) -> bytes:
+        """The body that replaces this Lease and keeps everything else in it."""
+        metadata = {k: v for k, v in self.wire["metadata"].items() if k != "managedFields"}
+        spec = {**self.wire.get("spec", {}), **_spec(record)}
+        return msgspec.json.encode({**self.wire, "metadata": metadata, "spec": spec})
+
+
+def new_lease(namespace: str, name: str, record: LeaseRecord) -> bytes:
+    """The body that creates a Lease."""
+    return msgspec.json.encode(
+        {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": _spec(record),
+        }
+    )
+
+
+def read_lease(wire: Any) -> Lease:
+    """Read a decoded Lease.
+
+    Raises:
+        DecodeError: It is no Lease, or a field has a wrong type.
+    """
+    try:
+        spec = wire.get("spec") or {}
+        record = LeaseRecord(
+            holder=spec.get("holderIdentity") or "",
+            duration_seconds=spec.get("leaseDurationSeconds"),
+            acquire_time=spec.get("acquireTime") or "",
+            renew_time=spec.get("renewTime") or "",
+            transitions=spec.get("leaseTransitions") or 0,
+        )
+        return Lease(record, wire["metadata"]["resourceVersion"], wire)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise DecodeError(f"no readable Lease: {error!r}") from error
+
+
+def decode_lease(body: bytes) -> Lease:
+    """Decode and read a Lease's JSON.
+
+    Raises:
+        DecodeError: It is no JSON, or no Lease.
+    """
+    try:
+        wire = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"no readable Lease: {error}") from error
+    return read_lease(wire)
+
+
+def micro_time(wall: float) -> str:
+    """Seconds since the epoch as the API's MicroTime, always in UTC with six digits."""
+    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _spec(record: LeaseRecord) -> dict[str, Any]:
+    return {
+        "holderIdentity": record.holder,
+        "leaseDurationSeconds": record.duration_seconds,
+        "acquireTime": record.acquire_time,
+        "renewTime": record.renew_time,
+        "leaseTransitions": record.transitions,
+    }

@@ -1,0 +1,419 @@
+"""The election's rules, decided without I/O on clocks that the test sets."""
+
+import random
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rws_operator.election.fence import LeaseFence
+from rws_operator.election.lease import Lease, LeaseRecord, decode_lease, micro_time, new_lease
+from rws_operator.election.state import Create, Election, Lost, Phase, Renew, Take, Wait
+from rws_operator.election.timing import Timing
+from rws_operator.errors import ConfigurationError, DecodeError, LeadershipLost
+
+WALL = 1_800_000_000.0
+HOUR = 3600.0
+
+
+def lease_of(record: LeaseRecord, version: int = 1) -> Lease:
+    return Lease(record, str(version), {"metadata": {"resourceVersion": str(version)}})
+
+
+def held(holder: str, version: int = 1, *, seconds: int | None = 15, renew: str = "r1") -> Lease:
+    return lease_of(LeaseRecord(holder, seconds, "a", renew, 3), version)
+
+
+def leading(at: float = 100.0, timing: Timing | None = None) -> Election:
+    """An election that this replica has won with a request sent at `at`."""
+    election = Election("me", timing or Timing())
+    election.saw_none(0, "1")
+    decision = election.decide(at, WALL)
+    assert isinstance(decision, Create)
+    election.trying(decision, at)
+    election.accepted(lease_of(decision.record, 2), at, at + 0.1)
+    assert election.phase is Phase.LEADING
+    return election
+
+
+def test_nothing_is_done_before_the_lease_was_read():
+    """A replica that knows nothing of the Lease writes nothing."""
+    assert Election("me", Timing()).decide(0, WALL) == Wait(None)
+
+
+def test_a_missing_lease_is_created_with_no_transition():
+    """A new Lease starts at 0 transitions, as client-go's does."""
+    election = Election("me", Timing(lease_seconds=20))
+    election.saw_none(0, "7")
+    now = micro_time(WALL)
+    assert election.decide(0, WALL) == Create(LeaseRecord("me", 20, now, now, 0))
+
+
+def test_a_released_lease_is_taken_at_once():
+    """A Lease without holder is free, whatever its duration and times say."""
+    election = Election("me", Timing())
+    election.saw(held(""), now=50)
+    decision = election.decide(50, WALL)
+    assert isinstance(decision, Take)
+    assert decision.record.holder == "me"
+    assert decision.record.transitions == 4
+
+
+@pytest.mark.parametrize(("theirs", "expected"), [(15, 15), (60, 60), (3, 3), (None, 15)])
+def test_expiry_takes_the_holders_own_duration(theirs, expected):
+    """Other replicas may run with other settings: the holder's duration counts, if it has one."""
+    election = Election("me", Timing())
+    election.saw(held("other", seconds=theirs), now=50)
+    assert election.decide(50 + expected - 0.01, WALL) == Wait(50 + expected)
+    assert isinstance(election.decide(50 + expected, WALL), Take)
+
+
+@pytest.mark.parametrize("skew", [-HOUR, HOUR])
+def test_expiry_does_not_depend_on_any_wall_clock(skew):
+    """A holder whose clock is an hour off is neither robbed nor waited for longer."""
+    election = Election("me", Timing())
+    election.saw(held("other", renew=micro_time(WALL + skew)), now=50)
+    assert election.decide(64, WALL) == Wait(65)
+    assert isinstance(election.decide(65, WALL), Take)
+
+
+def test_only_a_changed_record_starts_the_term_anew():
+    """A foreign annotation or a repeated read is no sign of life; a renewal is."""
+    election = Election("me", Timing())
+    election.saw(held("other", 1), now=50)
+    election.saw(held("other", 2), now=60)
+    assert election.decide(61, WALL) == Wait(65)
+    election.saw(held("other", 3, renew="r2"), now=62)
+    assert election.decide(70, WALL) == Wait(77)
+
+
+def test_a_deleted_lease_is_no_release():
+    """The holder of a deleted Lease may not know yet: it is given its term from then on."""
+    election = Election("me", Timing())
+    election.saw(held("other", 1), now=50)
+    election.saw_none(60, "2")
+    election.saw_none(61, "3")
+    assert election.decide(74, WALL) == Wait(75)
+    assert isinstance(election.decide(75, WALL), Create)
+
+
+def test_a_lease_deleted_after_its_release_is_free():
+    """Nobody held it, so nobody is waited for."""
+    election = Election("me", Timing())
+    election.saw(held("", 1), now=50)
+    election.saw_none(60, "2")
+    assert isinstance(election.decide(60, WALL), Create)
+
+
+def test_an_older_answer_is_ignored():
+    """An answer that was overtaken by a later one takes nothing back."""
+    election = Election("me", Timing())
+    election.saw(held("other", 9, renew="r9"), now=50)
+    election.saw(held("", 8), now=51)
+    election.saw_none(0, "8")
+    assert election.holder == "other"
+
+
+def test_a_failed_try_waits_for_the_retry():
+    """A replica does not hammer the API server with claims."""
+    election = Election("me", Timing())
+    election.saw(held(""), now=50)
+    decision = election.decide(50, WALL)
+    assert isinstance(decision, Take)
+    election.trying(decision, 50)
+    assert election.decide(50.1, WALL) == Wait(52)
+
+
+def test_own_claim_whose_answer_got_lost_is_taken_for_own():
+    """A timed-out request may have been done; its record says so."""
+    election = Election("me", Timing())
+    election.saw(held(""), now=50)
+    decision = election.decide(50, WALL)
+    assert isinstance(decision, Take)
+    election.trying(decision, 50)
+    election.saw(lease_of(decision.record, 5), now=53)
+    again = election.decide(53, WALL + 3)
+    assert isinstance(again, Take)
+    assert again.record.acquire_time == decision.record.acquire_time
+    assert again.record.transitions == decision.record.transitions
+
+
+def test_another_replica_of_the_same_identity_is_waited_for():
+    """An identity that two replicas share by mistake does not make two leaders."""
+    election = Election("me", Timing())
+    election.saw(held("me"), now=50)
+    assert election.decide(50, WALL) == Wait(65)
+
+
+def test_a_replica_of_the_same_identity_that_took_over_ends_leadership():
+    """Identity alone does not make a Lease ours: the acquire time tells."""
+    election = leading(at=100)
+    election.saw(held("me", 5), now=101)
+    assert isinstance(election.decide(101, WALL), Lost)
+
+
+def test_the_renewal_keeps_everything_but_the_renew_time():
+    """A renewal moves the renew time only, each retry_seconds after the last was sent."""
+    election = leading(at=100)
+    assert election.decide(101.9, WALL) == Wait(102)
+    decision = election.decide(102, WALL + 2)
+    assert isinstance(decision, Renew)
+    assert decision.deadline == 110
+    before = decision.lease.record
+    assert decision.record == LeaseRecord(
+        "me", 15, before.acquire_time, micro_time(WALL + 2), before.transitions
+    )
+
+
+def test_the_deadline_counts_from_before_the_request_was_sent():
+    """A slow answer gives no longer leave to write."""
+    election = leading(at=100)
+    decision = election.decide(102, WALL)
+    assert isinstance(decision, Renew)
+    election.trying(decision, 102)
+    election.accepted(lease_of(decision.record, 3), sent=102, now=106)
+    assert election.deadline == 112
+    assert isinstance(election.decide(111.9, WALL), Renew)
+    assert isinstance(election.decide(112, WALL), Lost)
+
+
+def test_an_answer_after_the_deadline_does_not_revive():
+    """Who was silent past the deadline is out, even if the server says yes later."""
+    election = leading(at=100)
+    decision = election.decide(102, WALL)
+    assert isinstance(decision, Renew)
+    election.trying(decision, 102)
+    election.accepted(lease_of(decision.record, 3), sent=102, now=110)
+    assert isinstance(election.decide(110, WALL), Lost)
+    election.accepted(lease_of(decision.record, 3), sent=110, now=110)
+    assert election.phase is Phase.LOST
+
+
+def test_a_claim_answered_after_its_own_deadline_does_not_lead():
+    """A claim that took longer than the renew deadline gives no leadership at all."""
+    election = Election("me", Timing())
+    election.saw_none(0, "1")
+    decision = election.decide(0, WALL)
+    assert isinstance(decision, Create)
+    election.trying(decision, 0)
+    election.accepted(lease_of(decision.record, 2), sent=0, now=10)
+    assert isinstance(election.decide(10, WALL), Lost)
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        lambda election: election.saw_none(101, "9"),
+        lambda election: election.saw_none(101),
+        lambda election: election.saw(held("other", 9), 101),
+        lambda election: election.saw(held("", 9), 101),
+    ],
+    ids=["deleted", "not found", "taken", "released by someone"],
+)
+def test_a_lease_that_is_gone_or_anothers_is_lost_at_once(happens):
+    """A leader stops at the first sight of it, not at the deadline."""
+    election = leading(at=100)
+    happens(election)
+    assert isinstance(election.decide(101, WALL), Lost)
+
+
+def test_a_stale_absence_does_not_end_leadership():
+    """A list that was answered before our create says nothing about now."""
+    election = leading(at=100)
+    election.saw_none(0, "1")
+    assert election.phase is Phase.LEADING
+
+
+def test_unanswered_claims_are_forgotten_after_a_while():
+    """An outage of days must not fill the memory with claims."""
+    election = Election("me", Timing())
+    election.saw_none(0, "1")
+    for second in range(0, 100_000, 2):
+        decision = election.decide(second, WALL + second)
+        assert isinstance(decision, Create)
+        election.trying(decision, second)
+    assert len(election._acquire_times) <= 8
+
+
+# --- the fence ------------------------------------------------------------------------------------
+
+
+def test_the_fence_follows_its_clock_alone():
+    """Open from the first accepted request to the deadline, and never again once closed."""
+    now = [0.0]
+    fence = LeaseFence(lambda: now[0])
+    with pytest.raises(LeadershipLost, match="not the leader"):
+        fence.check()
+    fence.open_until(10)
+    fence.check()
+    now[0] = 10.0
+    with pytest.raises(LeadershipLost, match="deadline has passed"):
+        fence.check()
+    fence.open_until(20)
+    fence.check()
+    fence.close("the Lease was deleted")
+    fence.open_until(30)
+    with pytest.raises(LeadershipLost, match="was deleted"):
+        fence.check()
+
+
+# --- the wire -------------------------------------------------------------------------------------
+
+
+def test_times_on_the_wire_are_utc_with_microseconds():
+    """MicroTime has exactly six digits and a Z."""
+    assert micro_time(0) == "1970-01-01T00:00:00.000000Z"
+    assert micro_time(1.5) == "1970-01-01T00:00:01.500000Z"
+
+
+def test_a_replace_keeps_what_others_put_into_the_lease():
+    """Labels, annotations and fields of later versions survive; managedFields are not sent."""
+    wire = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": "l", "resourceVersion": "4", "labels": {"a": "b"}, "managedFields": [{}],
+        },
+        "spec": {"holderIdentity": "x", "strategy": "OldestEmulationVersion"},
+    }
+    lease = decode_lease(msgspec.json.encode(wire))
+    sent = msgspec.json.decode(lease.with_record(lease.record.released(WALL)))
+    assert sent["metadata"] == {"name": "l", "resourceVersion": "4", "labels": {"a": "b"}}
+    assert sent["spec"]["strategy"] == "OldestEmulationVersion"
+    assert sent["spec"]["holderIdentity"] == ""
+    assert sent["spec"]["leaseDurationSeconds"] == 1
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"metadata":{}}', b'{"spec":3}'])
+def test_what_is_no_lease_is_a_decode_error(body):
+    """A broken answer is an error of our own type, so that it is retried."""
+    with pytest.raises(DecodeError):
+        decode_lease(body)
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "durations",
+    [(15, 15, 2), (15, 10, 10), (0, 10, 2), (15, 10, 0), (15, 10.5, 2), (15, "10", 2), (3, 2, True)],
+)
+def test_durations_that_make_no_election_are_refused(durations):
+    """The order retry < renew < lease is what the safety rests on; the wire has whole seconds."""
+    with pytest.raises(ConfigurationError, match="seconds"):
+        Timing(*durations)
+
+
+# --- several replicas, simulated ------------------------------------------------------------------
+
+
+@dataclass
+class Server:
+    """One Lease with resource versions: a stale replace is refused."""
+
+    version: int = 1
+    lease: Lease | None = None
+    accepted: list[tuple[float, str]] = field(default_factory=list)
+
+    def write(self, decision: Create | Take | Renew, now: float) -> Lease | None:
+        if isinstance(decision, Create):
+            if self.lease is not None:
+                return None
+        elif self.lease is None or self.lease.resource_version != decision.lease.resource_version:
+            return None
+        self.version += 1
+        self.lease = lease_of(decision.record, self.version)
+        self.accepted.append((now, decision.record.holder))
+        return self.lease
+
+
+@dataclass
+class Replica:
+    """An election with its fence, driven step by step over a network that loses and delays."""
+
+    election: Election
+    skew: float
+    now: list[float]
+    fence: LeaseFence = field(init=False)
+    down_until: float = 0.0
+
+    def __post_init__(self):
+        self.fence = LeaseFence(lambda: self.now[0])
+
+    def step(self, server: Server, random: random.Random, loss: float) -> None:
+        now = self.now[0]
+        if now < self.down_until or self.election.phase is Phase.LOST:
+            return
+        if random.random() >= loss:
+            if server.lease is None:
+                self.election.saw_none(now, str(server.version))
+            else:
+                self.election.saw(server.lease, now)
+        decision = self.election.decide(now, WALL + self.skew + now)
+        if isinstance(decision, Lost):
+            self.fence.close(decision.reason)
+        elif not isinstance(decision, Wait):
+            self.election.trying(decision, now)
+            if random.random() < loss:
+                return
+            lease = server.write(decision, now)
+            if lease is None or random.random() < loss:
+                return
+            self.election.accepted(lease, now, now)
+            if self.election.phase is Phase.LEADING:
+                self.fence.open_until(self.election.deadline)
+
+
+TIMINGS = [Timing(), Timing(6, 4, 1), Timing(60, 40, 5), Timing(3, 2, 1)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), loss=st.sampled_from([0.0, 0.2, 0.5]))
+def test_never_two_open_fences(seed, loss):
+    """Wall clocks an hour apart, different durations, lost messages, stops and a deleted Lease:
+    at no moment may two replicas write."""
+    rng = random.Random(seed)
+    now, server = [0.0], Server()
+    replicas = [
+        Replica(Election(f"r{i}", rng.choice(TIMINGS)), rng.uniform(-HOUR, HOUR), now)
+        for i in range(3)
+    ]
+    for _ in range(2000):
+        now[0] += rng.choice([0.01, 0.1, 0.5])
+        replica = rng.choice(replicas)
+        if rng.random() < 0.005:
+            replica.down_until = now[0] + rng.uniform(1, 30)
+        if server.lease is not None and rng.random() < 0.002:
+            for each in replicas:  # who never saw the Lease can't wait for its holder
+                each.election.saw(server.lease, now[0])
+            server.lease, server.version = None, server.version + 1
+        replica.step(server, rng, loss)
+        if replica.election.phase is Phase.LOST:
+            index = replicas.index(replica)
+            replicas[index] = Replica(
+                Election(f"r{index}-{now[0]}", rng.choice(TIMINGS)), rng.uniform(-HOUR, HOUR), now
+            )
+            if server.lease is None:
+                replicas[index].down_until = now[0] + 60
+        assert sum(r.fence.is_open for r in replicas) <= 1
+
+
+@pytest.mark.parametrize("skew", [-HOUR, 0.0, HOUR])
+def test_a_silent_holder_is_replaced_within_its_lease_and_a_retry(skew):
+    """Takeover needs the holder's duration, no less and hardly more."""
+    now, server, rng = [0.0], Server(), random.Random(1)
+    first = Replica(Election("first", Timing(6, 4, 1)), 0.0, now)
+    second = Replica(Election("second", Timing()), skew, now)
+    while now[0] < 20:
+        first.step(server, rng, 0)
+        second.step(server, rng, 0)
+        now[0] += 0.1
+    assert first.fence.is_open
+    last = server.accepted[-1][0]
+    first.down_until = float("inf")
+    while not second.fence.is_open:
+        second.step(server, rng, 0)
+        now[0] += 0.1
+    assert 6 <= now[0] - last <= 6.3
