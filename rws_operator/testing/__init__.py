@@ -1,1 +1,1 @@
-"""(to be written)"""
+"""A real control plane for tests, and what makes tests against it short."""

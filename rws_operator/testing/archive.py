@@ -18,7 +18,7 @@ from typing import IO
 from urllib.parse import urldefrag
 
 from rws_operator.testing.errors import ProgramsNotFound
-from rws_operator.testing.lock import report_progress
+from rws_operator.testing.waiting import report_progress
 
 _CHUNK = 1 << 20
 _READ_SECONDS = 60.0

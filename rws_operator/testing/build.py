@@ -10,20 +10,17 @@ several GB, is gone afterwards, whatever happened.
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rws_operator.testing.errors import ProgramsNotFound
 from rws_operator.testing.go import Toolchain, find_toolchain
-from rws_operator.testing.lock import report_progress
 from rws_operator.testing.process import ChildProcess
+from rws_operator.testing.waiting import wait_with_progress
 
 _MODULES = Path(__file__).parent / "controlplane"
 _PREFIX = "building-"
-_POLL_SECONDS = 0.5
-_REPORT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,9 @@ def _build(
     process = ChildProcess("build", argv, temporary, _environment(toolchain, temporary))
     title = f"building {' and '.join(names)}"
     try:
-        _wait(process, title, module.usual)
+        wait_with_progress(
+            lambda: process.poll() is not None, title, f", usually {module.usual} on 2 cores"
+        )
     finally:
         process.kill()
     if process.poll() != 0:
@@ -111,14 +110,3 @@ def _link_flags(version: str) -> str:
     flags = ["-s", "-w"]
     flags += [f"-X {package}.{key}={value}" for package in packages for key, value in stamp.items()]
     return " ".join(flags)
-
-
-def _wait(process: ChildProcess, title: str, usual: str) -> None:
-    started = time.monotonic()
-    report = started
-    while process.poll() is None:
-        if time.monotonic() >= report:
-            minutes, seconds = divmod(int(time.monotonic() - started), 60)
-            report_progress(f"{title}: {minutes}m{seconds:02}s, usually {usual} on 2 cores")
-            report = time.monotonic() + _REPORT_SECONDS
-        time.sleep(_POLL_SECONDS)

@@ -12,6 +12,7 @@ import asyncio
 import os
 import secrets
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,7 @@ from rws_operator.testing import programs
 from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.local import LocalControlPlane
+from rws_operator.testing.waiting import run_cancellable
 
 
 class ControlPlane:
@@ -62,13 +64,15 @@ class ControlPlane:
             ControlPlaneError: A program ended, or was not ready within a minute; the message holds
                 its last log lines.
         """
-        starting = asyncio.ensure_future(asyncio.to_thread(self._start))
+        cancelled = threading.Event()
+        starting = asyncio.ensure_future(asyncio.to_thread(run_cancellable, cancelled, self._start))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # A thread cannot be cancelled: let it end, then undo what it did.
-            await asyncio.gather(starting, return_exceptions=True)
-            self._stop()
+            # A thread can't be cancelled from outside: ask it to end, then undo what it did.
+            cancelled.set()
+            await asyncio.wait([starting])
+            await self.stop()
             raise
 
     async def stop(self) -> None:

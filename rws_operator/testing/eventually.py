@@ -18,8 +18,8 @@ async def eventually(timeout: float, check: Callable[[], Any], every: float = 0.
     """Call check until it returns something true, and return that.
 
     Args:
-        timeout: Seconds until it gives up. The first check happens at once, the last at the end; one
-            that hangs is cancelled shortly after.
+        timeout: Seconds until it gives up. The first check happens at once, the last at the end;
+            one that hangs is cancelled shortly after.
         check: A function or coroutine function. An exception from it counts as "not yet".
         every: Seconds between the end of one check and the next.
 

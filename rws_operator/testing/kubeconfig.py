@@ -93,7 +93,7 @@ class Access:
     def request(
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
     ) -> tuple[int, bytes]:
-        """Send one request on a connection of its own; return status and body. Blocks, 10 s at most.
+        """Send one request on a connection of its own; return status and body. Blocks ≤ 10 s.
 
         Raises:
             OSError: The server could not be reached in time.

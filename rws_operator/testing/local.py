@@ -10,7 +10,6 @@ that ends by itself while others wait for it is reported with its last log lines
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from rws_operator.testing import programs
 from rws_operator.testing.errors import ControlPlaneError
@@ -18,6 +17,7 @@ from rws_operator.testing.find import find_programs
 from rws_operator.testing.folder import owned_folder, reserved_port
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.process import ChildProcess
+from rws_operator.testing.waiting import pause
 
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
@@ -95,7 +95,7 @@ class LocalControlPlane:
                 raise ControlPlaneError(
                     f"{name} was not ready after {_START_SECONDS:.0f} s; its last lines:\n{tail}"
                 )
-            time.sleep(_POLL_SECONDS)
+            pause(_POLL_SECONDS)
 
 
 def is_ready(access: Access) -> bool:

@@ -1,7 +1,7 @@
 """Refuses network traffic to anything but this machine while tests run.
 
-Installed as an audit hook, so it sees every library that uses Python's sockets. It remembers what it
-refused: code under test may well catch and retry, and the test must fail all the same.
+Installed as an audit hook, so it sees every library that uses Python's sockets. It remembers what
+it refused: code under test may well catch and retry, and the test must fail all the same.
 """
 
 import ipaddress

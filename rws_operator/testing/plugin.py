@@ -8,6 +8,7 @@ Where no control plane can be had the test is skipped, unless RWS_TEST_REQUIRE_K
 then it fails, so that CI never goes green without having tested.
 """
 
+import contextlib
 import os
 import re
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -37,13 +38,13 @@ def control_plane() -> "Iterator[ControlPlane]":
     from rws_operator.testing.control_plane import ControlPlane
     from rws_operator.testing.errors import ProgramsNotFound
 
-    try:
-        started = ControlPlane().__enter__()
-    except ProgramsNotFound as error:
-        if os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
-            raise
-        pytest.skip(f"no control plane: {error}")
-    with started:
+    with contextlib.ExitStack() as stack:
+        try:
+            started = stack.enter_context(ControlPlane())
+        except ProgramsNotFound as error:
+            if os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
+                raise
+            pytest.skip(f"no control plane: {error}")
         yield started
 
 

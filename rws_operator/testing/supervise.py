@@ -1,12 +1,12 @@
 """Runs one program and ends it with its owner: `python -I -S supervise.py FOLDER PROGRAM ARG...`.
 
-The owner (see process.py) holds the other end of this process's standard input. Whatever happens to
-the owner, SIGKILL included, that pipe closes, and then the program is killed and FOLDER removed. A
-line on the pipe asks for less: `stop` ends the program as a clean stop does, `kill` as a crash does.
+The owner (see process.py) holds the other end of this process's standard input. Whatever happens
+to the owner, SIGKILL included, that pipe closes, and then the program is killed and FOLDER removed.
+A line on the pipe asks for less: `stop` ends the program cleanly, `kill` as a crash does.
 
 Invariant: the program never outlives this process's owner, and this process never outlives the
-program; its exit code is the program's (128 + n for signal n). It only uses the standard library, so
-that it starts in milliseconds and without the site packages. On Linux the program dies with this
+program; its exit code is the program's (128 + n for signal n). It only uses the standard library,
+so that it starts in milliseconds and without the site packages. On Linux the program dies with this
 process too; elsewhere a SIGKILL of exactly this process would leave the program behind.
 """
 
@@ -38,11 +38,11 @@ def wake_on_child_exit() -> int:
 
 def end(child: "subprocess.Popen[bytes]") -> None:
     """Stop the child; kill it when it has not ended in time."""
-    child.terminate()
+    os.killpg(child.pid, signal.SIGTERM)
     try:
         child.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:
-        child.kill()
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def supervise(folder: str, argv: list[str]) -> int:
@@ -52,8 +52,9 @@ def supervise(folder: str, argv: list[str]) -> int:
     child = subprocess.Popen(
         argv,
         stdin=subprocess.DEVNULL,
+        process_group=0,  # what the program starts itself is ended with it
         # One thread only in this process, so code between fork and exec is safe.
-        preexec_fn=die_with_parent if linux else None,  # noqa: PLW1509
+        preexec_fn=die_with_parent if linux else None,
     )
     orphaned = False
     with selectors.DefaultSelector() as selector:
@@ -68,7 +69,7 @@ def supervise(folder: str, argv: list[str]) -> int:
                 if message == b"stop\n":
                     end(child)
                 else:
-                    child.kill()
+                    os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
     if orphaned:
         # The other programs' supervisors do the same; the last one finds nothing in use.

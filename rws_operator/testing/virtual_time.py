@@ -4,8 +4,8 @@ For tests of pure logic with delays: a back-off of five minutes passes at once a
 under test reads `loop.time()` and awaits `asyncio.sleep` or `asyncio.timeout` as ever.
 
 Invariant: the clock jumps only when nothing outside the loop can wake it, that is, no socket or
-pipe is watched and no executor job runs. With either pending, time passes as real time does. Threads
-that the loop does not know of (`threading.Thread`) are not seen.
+pipe is watched and no executor job runs. With either pending, time passes as real time does.
+Threads that the loop does not know of (`threading.Thread`) are not seen.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._clock.now
 
     def run_in_executor(
-        self, executor: Executor | None, func: Callable[[Unpack[_Ts]], _T], *args: Unpack[_Ts]
+        self, executor: Executor | None, func: Callable[[Unpack[_Ts]], _T], *args: *_Ts
     ) -> asyncio.Future[_T]:
         """Run func in a thread; virtual time does not jump before it is done."""
         future = super().run_in_executor(executor, func, *args)

@@ -1,0 +1,220 @@
+"""Tests of the embedded control plane on real programs."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from rws_operator.testing.control_plane import ControlPlane
+from rws_operator.testing.errors import ControlPlaneError, RequestRefused
+from rws_operator.testing.eventually import eventually
+from rws_operator.testing.find import PROGRAMS
+from rws_operator.testing.kubeconfig import Access
+from tests.testing.processes import processes_in, wait_until
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+OWNER = """
+import time
+from rws_operator.testing.control_plane import ControlPlane
+with ControlPlane(dedicated=True) as control_plane:
+    print(control_plane.kubeconfig.parent, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(scope="module")
+def audited() -> Iterator[ControlPlane]:
+    """One control plane with an audit log for the tests that do not harm it."""
+    with ControlPlane(audit=True) as control_plane:
+        yield control_plane
+
+
+@pytest.fixture
+def admin(audited: ControlPlane) -> Access:
+    """The administrator's access to it."""
+    return Access.read(audited.kubeconfig)
+
+
+def config_map(name: str, **metadata: Any) -> dict[str, Any]:
+    """Return an empty ConfigMap."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
+
+
+async def test_two_run_side_by_side_and_the_stopped_one_leaves_nothing(audited: ControlPlane):
+    """A second control plane has objects of its own; its end takes its processes and folder."""
+    first = Access.read(audited.kubeconfig)
+    async with ControlPlane(dedicated=True) as other:
+        second = Access.read(other.kubeconfig)
+        folder = other.kubeconfig.parent
+        await asyncio.to_thread(second.request_json, "POST", CONFIG_MAPS, config_map("second"))
+        status, _ = await asyncio.to_thread(first.request, "GET", f"{CONFIG_MAPS}/second")
+        assert status == 404
+        assert {process.name() for process in processes_in(folder)} >= set(PROGRAMS)
+    assert processes_in(folder) == []
+    assert not folder.exists()
+
+
+def test_nothing_is_left_when_the_owner_is_killed():
+    """SIGKILL of the owning process takes all programs and the folder with it."""
+    with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        folder = Path(owner.stdout.readline().decode().strip())
+        assert len(processes_in(folder)) == 6
+        owner.kill()
+    wait_until(lambda: not processes_in(folder) and not folder.exists())
+
+
+async def test_a_failed_start_shows_the_last_lines_and_leaves_nothing():
+    """A wrong flag is named in the error, and what had started is stopped."""
+    before = psutil.Process().children(recursive=True)
+    with pytest.raises(ControlPlaneError, match=r"kube-apiserver ended .*\n(.*\n)*.*no-such-flag"):
+        await ControlPlane(api_server_args=["--no-such-flag"]).start()
+    assert psutil.Process().children(recursive=True) == before
+
+
+async def test_a_cancelled_start_leaves_nothing():
+    """A test that times out during the start leaves no programs."""
+    before = psutil.Process().children(recursive=True)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await ControlPlane(dedicated=True).start()
+    assert psutil.Process().children(recursive=True) == before
+
+
+async def test_a_killed_api_server_comes_back_with_its_data():
+    """After a kill nothing answers; after a restart the same address serves the same objects."""
+    async with ControlPlane(dedicated=True) as control_plane:
+        access = Access.read(control_plane.kubeconfig)
+        await asyncio.to_thread(access.request_json, "POST", CONFIG_MAPS, config_map("kept"))
+        await control_plane.kill_api_server()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.to_thread(access.request, "GET", "/readyz")
+        await control_plane.restart_api_server()
+        found = await asyncio.to_thread(access.request_json, "GET", f"{CONFIG_MAPS}/kept")
+        assert found["metadata"]["name"] == "kept"
+
+
+def test_the_release_is_stamped(admin: Access):
+    """The built API server says which release it is."""
+    assert admin.request_json("GET", "/version")["gitVersion"].startswith("v1.")
+
+
+async def test_a_service_account_may_do_what_its_rules_say_and_no_more(
+    audited: ControlPlane, admin: Access
+):
+    """RBAC holds: a token's kubeconfig reads ConfigMaps after it was allowed to, never Secrets."""
+    make = admin.request_json
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader"}}
+    make("POST", "/api/v1/namespaces/default/serviceaccounts", account)
+    path = await audited.service_account_kubeconfig("default", "reader")
+    assert path.stat().st_mode & 0o077 == 0
+    reader = Access.read(path)
+    assert reader.request("GET", CONFIG_MAPS)[0] == 403
+
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}]
+    make("POST", f"{rbac}/roles", {"metadata": {"name": "reader"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": "reader", "namespace": "default"}],
+    }
+    make("POST", f"{rbac}/rolebindings", binding)
+    await eventually(10, lambda: reader.request("GET", CONFIG_MAPS)[0] == 200)
+    assert reader.request("GET", "/api/v1/namespaces/default/secrets")[0] == 403
+
+
+async def test_a_token_for_nobody_is_refused(audited: ControlPlane):
+    """A missing ServiceAccount is named by the server's answer."""
+    with pytest.raises(RequestRefused, match=r"nobody.* not found"):
+        await audited.service_account_kubeconfig("default", "nobody")
+
+
+async def test_the_audit_log_tells_who_wrote_what(audited: ControlPlane, admin: Access):
+    """A Lease's write is logged with user agent, credential and the answer's resource version."""
+    lease = {"metadata": {"name": "audited"}, "spec": {"holderIdentity": "me"}}
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    created = admin.request_json("POST", path, lease)
+    entry = await eventually(
+        5, lambda: next((e for e in entries(audited) if names(e, "leases", "audited")), None)
+    )
+    assert entry["verb"] == "create"
+    assert entry["userAgent"] == "rws-operator-testing"
+    version = entry["responseObject"]["metadata"]["resourceVersion"]
+    assert version == created["metadata"]["resourceVersion"]
+    (credential,) = entry["user"]["extra"]["authentication.kubernetes.io/credential-id"]
+    assert credential.startswith("X509SHA256=")
+
+
+async def test_the_audit_log_holds_no_secret(audited: ControlPlane, admin: Access):
+    """Neither a Secret's data nor a token is ever written to it."""
+    secret = {"metadata": {"name": "hush"}, "stringData": {"password": "correct horse"}}
+    admin.request_json("POST", "/api/v1/namespaces/default/secrets", secret)
+    token = Access.read(await audited.service_account_kubeconfig("default", "default")).token
+    await eventually(5, lambda: any(names(e, "secrets", "hush") for e in entries(audited)))
+    log = audited.audit_log.read_text()
+    assert "correct horse" not in log
+    assert "Y29ycmVjdCBob3JzZQ" not in log
+    assert token is not None
+    assert token not in log
+
+
+async def test_children_are_collected_with_their_owner(admin: Access):
+    """The controller manager runs: a deleted owner's child goes."""
+    owner = admin.request_json("POST", CONFIG_MAPS, config_map("owner"))
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "owner",
+        "uid": owner["metadata"]["uid"],
+    }
+    child = config_map("child", ownerReferences=[reference])
+    admin.request_json("POST", CONFIG_MAPS, child)
+    admin.request_json("DELETE", f"{CONFIG_MAPS}/owner")
+    assert await eventually(60, lambda: admin.request("GET", f"{CONFIG_MAPS}/child")[0] == 404)
+
+
+async def test_an_existing_cluster_is_used_and_left_running(
+    audited: ControlPlane, monkeypatch: pytest.MonkeyPatch
+):
+    """RWS_TEST_KUBECONFIG wins; what needs an own control plane says so."""
+    monkeypatch.setenv("RWS_TEST_KUBECONFIG", str(audited.kubeconfig))
+    async with ControlPlane() as existing:
+        assert not existing.is_dedicated
+        assert existing.kubeconfig == audited.kubeconfig
+        path = await existing.service_account_kubeconfig("default", "default")
+        assert Access.read(path).token
+        with pytest.raises(ControlPlaneError, match="dedicated=True"):
+            await existing.kill_api_server()
+    assert not path.exists()
+    assert Access.read(audited.kubeconfig).request("GET", "/readyz")[0] == 200
+
+
+def test_what_is_not_there_says_how_to_get_it():
+    """An audit log that nobody asked for, and one of a control plane that is not started."""
+    with pytest.raises(ControlPlaneError, match="audit=True"):
+        _ = ControlPlane().audit_log
+    with pytest.raises(ControlPlaneError, match="not started"):
+        _ = ControlPlane(audit=True).audit_log
+
+
+def entries(control_plane: ControlPlane) -> list[dict[str, Any]]:
+    """Return the audit log's whole lines."""
+    lines = control_plane.audit_log.read_text().splitlines(keepends=True)
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def names(entry: dict[str, Any], resource: str, name: str) -> bool:
+    """Return whether an audit entry is about an object."""
+    reference = entry.get("objectRef", {})
+    body = entry.get("responseObject", {}).get("metadata", {})
+    return reference.get("resource") == resource and name in (
+        reference.get("name"),
+        body.get("name"),
+    )
