@@ -88,7 +88,7 @@ def in_cluster_config(mount: Path = SERVICE_ACCOUNT) -> ClientConfig | None:
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         namespace=mounted_namespace(mount) or "default",
         tls=Tls(ca=mount / "ca.crt"),
-        credentials=TokenFile(mount / "token"),
+        credentials=TokenFile.credentials(mount / "token"),
         source=f"ServiceAccount at {mount}",
     )
 

@@ -2,8 +2,8 @@
 
 Asked for each request, so that a token that was renewed is used at once and no connection or
 stream needs to be given up for it. Invariants: a token that was good stays in use while a newer
-one can't be had (stale beats none); at most one renewal runs at a time; a token is never logged
-and never part of an error.
+one can't be had (stale beats none); at most one renewal runs at a time, and a failed one speaks
+for all who waited for it; a token is never logged and never part of an error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from typing import TYPE_CHECKING, Protocol
+import math
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from rws_operator.errors import KubeconfigError
 
@@ -23,7 +24,27 @@ if TYPE_CHECKING:
 _log = logging.getLogger("rws_operator.client")
 
 _READ_AGAIN_SECONDS = 60.0
-"""A projected ServiceAccount token is replaced well before it expires."""
+"""Age at which a token file is read again: a kubelet replaces it long before it expires."""
+
+_TRY_AGAIN_SECONDS = 10.0
+"""Pause after a renewal that failed."""
+
+_REFUSALS_SECONDS = 5.0
+"""Refusals within this time after a renewal don't cause another: a storm of 401s runs one."""
+
+
+class Credential(NamedTuple):
+    """What a source of credentials gives at one time.
+
+    Args:
+        authorization: The Authorization header's value, or None.
+        certificate: A client certificate, or None.
+        seconds: Time after which to renew it; infinite where only a refusal tells.
+    """
+
+    authorization: str | None = None
+    certificate: ClientCertificate | None = None
+    seconds: float = math.inf
 
 
 class Credentials(Protocol):
@@ -31,7 +52,7 @@ class Credentials(Protocol):
 
     @property
     def certificate(self) -> ClientCertificate | None:
-        """A client certificate that the credentials brought along."""
+        """The client certificate that came with the credentials, or None."""
 
     async def authorization(self) -> str | None:
         """Return the Authorization header's value for the next request, or None.
@@ -46,6 +67,7 @@ class Credentials(Protocol):
         Args:
             authorization: The value that was refused.
         """
+        ...
 
 
 class FixedCredentials:
@@ -59,11 +81,6 @@ class FixedCredentials:
 
     def __init__(self, authorization: str | None = None) -> None:
         self._authorization = authorization
-
-    @classmethod
-    def token(cls, token: str) -> FixedCredentials:
-        """Credentials of a bearer token."""
-        return cls(f"Bearer {token}")
 
     @classmethod
     def basic(cls, username: str, password: str) -> FixedCredentials:
@@ -80,61 +97,129 @@ class FixedCredentials:
         return False
 
 
-class TokenFile:
-    """A bearer token in a file, read again at most once a minute and after a 401.
+class Source(Protocol):
+    """Where credentials come from: a file, a plugin."""
+
+    async def renew(self, *, refused: bool) -> Credential:
+        """Return credentials.
+
+        Args:
+            refused: The last ones were refused, whatever their age.
+
+        Raises:
+            KubeconfigError: None can be had.
+        """
+        ...
+
+
+class RenewedCredentials:
+    """Credentials that are renewed when they are old, and when they were refused.
 
     Args:
-        path: The file; a ServiceAccount's, or a kubeconfig's ``tokenFile``.
-
-    Raises:
-        KubeconfigError: The file can't be read, or is empty.
+        source: Where they come from.
+        first: Those that were read while the configuration was, or None.
     """
 
-    certificate: ClientCertificate | None = None
+    def __init__(self, source: Source, first: Credential | None = None) -> None:
+        self._source = source
+        self._current = first
+        self._failure: KubeconfigError | None = None
+        self._renewing = asyncio.Lock()
+        self._attempts = 0
+        self._renew_at: float | None = None
+        self._hear_refusals_at = 0.0
+
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        """The client certificate that came with the credentials, or None."""
+        return None if self._current is None else self._current.certificate
+
+    async def authorization(self) -> str | None:
+        """Return the header's value, renewed if it is old."""
+        current = self._current
+        if current is not None:
+            now = asyncio.get_running_loop().time()
+            if self._renew_at is None:
+                self._renew_at = now + current.seconds
+            # While somebody renews them, the others go on with what there is.
+            if now < self._renew_at or self._renewing.locked():
+                return current.authorization
+        await self._renew(refused=False)
+        if self._current is None:
+            raise self._failure or KubeconfigError("no credentials")
+        return self._current.authorization
+
+    async def refused(self, authorization: str | None) -> bool:
+        """Renew, and return whether other credentials than those refused are there now."""
+        seen = self._current
+        if seen is not None and seen.authorization != authorization:
+            return True  # renewed while the request was on its way
+        if asyncio.get_running_loop().time() >= self._hear_refusals_at:
+            await self._renew(refused=True)
+        return self._current is not None and self._current[:2] != (seen and seen[:2])
+
+    async def _renew(self, *, refused: bool) -> None:
+        attempts = self._attempts
+        async with self._renewing:
+            if self._attempts != attempts:
+                return  # done, or failed, while we waited
+            now = asyncio.get_running_loop().time()
+            try:
+                self._current = await self._source.renew(refused=refused)
+                self._renew_at = now + self._current.seconds
+                self._failure = None
+            except KubeconfigError as error:
+                self._failure = error
+                self._renew_at = now + _TRY_AGAIN_SECONDS
+                if self._current is not None:
+                    _log.warning("credentials can't be renewed, the old ones stay: %s", error)
+            self._hear_refusals_at = now + _REFUSALS_SECONDS
+            self._attempts += 1
+
+
+class TokenFile:
+    """A bearer token in a file; a ServiceAccount's, or a kubeconfig's ``tokenFile``.
+
+    Args:
+        path: The file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._authorization = _read(path)
-        self._read_again: float | None = None
-        self._reading = asyncio.Lock()
 
-    async def authorization(self) -> str | None:
-        """Return the header's value, from a file read at most a minute ago."""
-        now = asyncio.get_running_loop().time()
-        if self._read_again is None:
-            self._read_again = now + _READ_AGAIN_SECONDS
-        elif now >= self._read_again:
-            # Set first: whoever comes meanwhile goes on with the token that we have.
-            self._read_again = now + _READ_AGAIN_SECONDS
-            await self._renew()
-        return self._authorization
+    @classmethod
+    def credentials(cls, path: Path) -> RenewedCredentials:
+        """Credentials of a file's token, read now, at most once a minute, and after a 401.
 
-    async def refused(self, authorization: str | None) -> bool:
-        """Read the file again, and return whether it holds another token."""
-        async with self._reading:
-            if self._authorization == authorization:
-                await self._renew()
-        return self._authorization != authorization
+        Raises:
+            KubeconfigError: The file can't be read, or is empty.
+        """
+        file = cls(path)
+        return RenewedCredentials(file, file.read())
 
-    async def _renew(self) -> None:
+    async def renew(self, *, refused: bool) -> Credential:
+        """Read the file, off the loop: it may lie on a network."""
+        del refused
+        return await asyncio.to_thread(self.read)
+
+    def read(self) -> Credential:
+        """Read the file.
+
+        Raises:
+            KubeconfigError: It can't be read, or is empty.
+        """
         try:
-            self._authorization = await asyncio.to_thread(_read, self._path)
-        except KubeconfigError as error:
-            _log.warning("token can't be read again, the old one stays: %s", error)
+            token = self._path.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            problem = getattr(error, "strerror", None) or "not text"
+            raise KubeconfigError(
+                f"token file {self._path} can't be read ({problem})",
+                remedy="mount the ServiceAccount's token, or correct the path",
+            ) from None
+        return Credential(bearer(token, str(self._path)), seconds=_READ_AGAIN_SECONDS)
 
 
-def _read(path: Path) -> str:
-    try:
-        token = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise KubeconfigError(
-            f"token file {path} can't be read ({getattr(error, 'strerror', 'not text')})",
-            remedy="mount the ServiceAccount's token, or correct the path",
-        ) from None
-    return header_of(token, str(path))
-
-
-def header_of(token: str, source: str) -> str:
+def bearer(token: str, source: str) -> str:
     """Return the Authorization header's value of a bearer token.
 
     Raises:
@@ -142,7 +227,7 @@ def header_of(token: str, source: str) -> str:
     """
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise KubeconfigError(
-            f"token of {source} is {'empty' if not token else 'not one line of ASCII'}",
+            f"the token of {source} is {'empty' if not token else 'not one line of ASCII'}",
             remedy="write the bare token there",
         )
     return f"Bearer {token}"

@@ -1,86 +1,29 @@
 """Kubeconfig files: several merged into one, a context chosen, a ClientConfig made of it.
 
 The rules are client-go's: the first file that names a cluster, user or context wins; relative
-paths are relative to the file they stand in; inline data goes before a file. Users that log in
-by a plugin (exec, auth-provider) are left to `rws_operator.client.plugin`, imported only then.
+paths are relative to the file they stand in; inline data goes before a file, and a token before
+a plugin.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from rws_operator.client.config import ClientConfig
 from rws_operator.client.credentials import (
     Credentials,
     FixedCredentials,
+    RenewedCredentials,
     TokenFile,
-    header_of,
+    bearer,
 )
-from rws_operator.client.tls import Pem, Tls, make_context
+from rws_operator.client.exec_plugin import ExecPlugin
+from rws_operator.client.kubeconfig_entry import Entry
+from rws_operator.client.tls import Tls, make_context
 from rws_operator.errors import KubeconfigError
-
-
-class _Entry:
-    """A mapping of a kubeconfig, and where it stands; reads its fields with good errors."""
-
-    def __init__(self, file: Path, where: str, fields: Mapping[str, Any]) -> None:
-        self.file = file
-        self.where = where
-        self.fields = fields
-
-    def error(self, field: str, what: str, remedy: str) -> KubeconfigError:
-        where = f"{self.where}.{field}" if self.where else field
-        return KubeconfigError(f"kubeconfig {self.file}: {where} {what}", remedy=remedy)
-
-    def text(self, field: str) -> str | None:
-        value = self.fields.get(field)
-        if value is None or value == "":
-            return None
-        if not isinstance(value, str):
-            raise self.error(
-                field, f"is a {type(value).__name__}, not a string", "put it in quotes"
-            )
-        return value
-
-    def flag(self, field: str) -> bool:
-        value = self.fields.get(field, False)
-        if not isinstance(value, bool):
-            raise self.error(field, "is neither true nor false", "write true or false")
-        return value
-
-    def path(self, field: str) -> Path | None:
-        text = self.text(field)
-        return None if text is None else self.file.parent / Path(text).expanduser()
-
-    def existing(self, field: str) -> Path | None:
-        path = self.path(field)
-        if path is not None and not path.is_file():
-            raise self.error(field, f"names {path}, which is missing", "correct the path")
-        return path
-
-    def pem(self, field: str) -> Pem | None:
-        """Inline data of ``field``-data, else the file of ``field``."""
-        data = self.text(f"{field}-data")
-        if data is None:
-            return self.existing(field)
-        try:
-            return base64.b64decode("".join(data.split()), validate=True)
-        except (binascii.Error, ValueError):
-            raise self.error(
-                f"{field}-data", "is not base64", "write it as one base64 line"
-            ) from None
-
-    def mapping(self, field: str) -> Mapping[str, Any] | None:
-        value = self.fields.get(field)
-        if value is not None and not isinstance(value, Mapping):
-            raise self.error(field, "is not a mapping", "see kubectl config view")
-        return value
 
 
 class Kubeconfig:
@@ -101,12 +44,12 @@ class Kubeconfig:
                 remedy="set KUBECONFIG to a file that exists, or run inside a cluster",
             )
         self.current_context: str | None = None
-        self.entries: dict[str, dict[str, _Entry]] = {"clusters": {}, "users": {}, "contexts": {}}
+        self.entries: dict[str, dict[str, Entry]] = {"clusters": {}, "users": {}, "contexts": {}}
         for path in self.paths:
             self._merge(path.absolute())
 
     def _merge(self, path: Path) -> None:
-        top = _Entry(path, "", _parse(path))
+        top = Entry.top(path)
         if self.current_context is None:
             self.current_context = top.text("current-context")
         for section, entries in self.entries.items():
@@ -117,10 +60,10 @@ class Kubeconfig:
                 if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
                     raise top.error(section, "has an entry without a name", "name each entry")
                 name = item["name"]
-                fields = _Entry(path, f"{section}[{name}]", item).mapping(section[:-1])
-                entries.setdefault(name, _Entry(path, f"{section}[{name}]", fields or {}))
+                fields = Entry(path, f"{section}[{name}]", item).mapping(section[:-1])
+                entries.setdefault(name, Entry(path, f"{section}[{name}]", fields or {}))
 
-    def entry(self, section: str, name: str, asked_by: str) -> _Entry:
+    def entry(self, section: str, name: str, asked_by: str) -> Entry:
         """Return the named cluster, user or context.
 
         Raises:
@@ -136,7 +79,7 @@ class Kubeconfig:
                 remedy="choose one with kubectl config use-context",
             ) from None
 
-    def context(self) -> _Entry:
+    def context(self) -> Entry:
         """Return the current context.
 
         Raises:
@@ -173,63 +116,23 @@ def read_kubeconfig(paths: Sequence[Path]) -> ClientConfig:
     user = (
         kubeconfig.entry("users", user_name, f"{context.where}.user")
         if user_name is not None
-        else _Entry(context.file, "user", {})
+        else Entry(context.file, "user", {})
     )
-    tls = _tls(cluster, user)
-    config = ClientConfig(
-        server=_address(cluster, "server", ("https", "http")),
+    proxied = cluster.text("proxy-url") is not None
+    return ClientConfig(
+        server=cluster.address("server", ("https", "http")),
         namespace=context.text("namespace") or "default",
-        tls=tls,
-        credentials=_credentials(kubeconfig, cluster, user),
+        tls=_tls(cluster, user),
+        credentials=_credentials(cluster, user),
         impersonate=user.text("as"),
         impersonate_groups=_groups(user),
-        proxy=_address(cluster, "proxy-url", ("http", "https"))
-        if cluster.text("proxy-url")
-        else None,
+        proxy=cluster.address("proxy-url", ("http", "https")) if proxied else None,
         source=f"kubeconfig {user.file}, {user.where}",
     )
-    make_context(tls)  # Bad certificates show here, with the file's name, not at the first request.
-    return config
 
 
-def _parse(path: Path) -> Mapping[str, Any]:
-    try:
-        document = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise KubeconfigError(
-            f"kubeconfig {path} can't be read ({error.strerror})",
-            remedy="allow this user to read it",
-        ) from None
-    except yaml.YAMLError as error:
-        # The problem and the line only: the snippet around it may show a token.
-        mark = getattr(error, "problem_mark", None)
-        line = f", line {mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "not YAML"
-        raise KubeconfigError(
-            f"kubeconfig {path}{line}: {problem}", remedy="correct the file's YAML"
-        ) from None
-    if not isinstance(document or {}, Mapping):
-        raise KubeconfigError(
-            f"kubeconfig {path} is not a mapping", remedy="give a kubeconfig file"
-        )
-    return document or {}
-
-
-def _address(entry: _Entry, field: str, schemes: Sequence[str]) -> str:
-    address = entry.text(field)
-    if address is None:
-        raise entry.error(field, "is not set", "write the API server's address there")
-    scheme, colon, rest = address.partition("://")
-    if not colon or scheme not in schemes or not rest:
-        raise entry.error(
-            field,
-            f"is {address!r}, not an {' or '.join(schemes)} address",
-            "write scheme://host:port",
-        )
-    return address.rstrip("/")
-
-
-def _tls(cluster: _Entry, user: _Entry) -> Tls:
+def _tls(cluster: Entry, user: Entry) -> Tls:
+    """Read the certificates, and try them: a bad one shows here, not at the first request."""
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if certificate is not None and key is None:
         raise user.error("client-key", "is not set, but client-certificate is", "add the key")
@@ -237,29 +140,84 @@ def _tls(cluster: _Entry, user: _Entry) -> Tls:
         raise user.error(
             "client-certificate", "is not set, but client-key is", "add the certificate"
         )
-    return Tls(
+    tls = Tls(
         ca=cluster.pem("certificate-authority"),
         certificate=certificate,
         key=key,
         insecure=cluster.flag("insecure-skip-tls-verify"),
         server_name=cluster.text("tls-server-name"),
     )
+    try:
+        make_context(tls)
+    except KubeconfigError as error:
+        raise KubeconfigError(
+            f"kubeconfig {cluster.file}: {cluster.where}, {user.where}: {error.what}",
+            remedy=error.remedy,
+        ) from None
+    return tls
 
 
-def _credentials(kubeconfig: Kubeconfig, cluster: _Entry, user: _Entry) -> Credentials:
-    if user.mapping("exec") or user.mapping("auth-provider"):
-        raise user.error("exec", "is not supported yet", "use a token")
+def _credentials(cluster: Entry, user: Entry) -> Credentials:
+    """Make the user's credentials; a token goes before a plugin, as with client-go."""
+    source = f"kubeconfig {user.file}: {user.where}"
     if (path := user.existing("tokenFile")) is not None:
-        return TokenFile(path)
+        return TokenFile.credentials(path)
     if (token := user.text("token")) is not None:
-        return FixedCredentials(header_of(token, f"kubeconfig {user.file}, {user.where}.token"))
-    username, password = user.text("username"), user.text("password")
-    if username is not None:
-        return FixedCredentials.basic(username, password or "")
+        return FixedCredentials(bearer(token, f"{source}.token"))
+    if (username := user.text("username")) is not None:
+        return FixedCredentials.basic(username, user.text("password") or "")
+    if (plugin := user.mapping("exec")) is not None:
+        entry = Entry(user.file, f"{user.where}.exec", plugin)
+        return RenewedCredentials(_exec_plugin(cluster, entry))
+    if (provider := user.mapping("auth-provider")) is not None:
+        from rws_operator.client.auth_provider import AuthProvider
+
+        return RenewedCredentials(AuthProvider(dict(provider), user.file.parent, source))
     return FixedCredentials()
 
 
-def _groups(user: _Entry) -> tuple[str, ...]:
+def _exec_plugin(cluster: Entry, plugin: Entry) -> ExecPlugin:
+    command = plugin.text("command")
+    if command is None:
+        raise plugin.error("command", "is not set", "name the plugin's program")
+    if plugin.text("interactiveMode") == "Always":
+        raise plugin.error("interactiveMode", "is Always", "use a plugin that needs no terminal")
+    if "/" in command:
+        command = str(plugin.file.parent / Path(command).expanduser())
+    variables = plugin.fields.get("env") or ()
+    try:
+        environment = {str(item["name"]): str(item["value"]) for item in variables}
+    except (TypeError, KeyError):
+        raise plugin.error("env", "is not a list of name and value", "correct it") from None
+    return ExecPlugin(
+        command,
+        arguments=tuple(map(str, plugin.fields.get("args") or ())),
+        environment=environment,
+        api_version=plugin.text("apiVersion") or "",
+        cluster=_cluster_info(cluster) if plugin.flag("provideClusterInfo") else None,
+        install_hint=plugin.text("installHint"),
+        source=f"kubeconfig {plugin.file}: {plugin.where}",
+    )
+
+
+def _cluster_info(cluster: Entry) -> dict[str, Any]:
+    """Return what a plugin is told of the cluster."""
+    info: dict[str, Any] = {
+        field: cluster.fields[field]
+        for field in ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+        if cluster.fields.get(field)
+    }
+    authority = cluster.pem("certificate-authority")
+    if authority is not None:
+        data = authority if isinstance(authority, bytes) else authority.read_bytes()
+        info["certificate-authority-data"] = base64.b64encode(data).decode()
+    for extension in cluster.fields.get("extensions") or ():
+        if extension.get("name") == "client.authentication.k8s.io/exec":
+            info["config"] = extension.get("extension")
+    return info
+
+
+def _groups(user: Entry) -> tuple[str, ...]:
     groups = user.fields.get("as-groups") or ()
     if not isinstance(groups, list) and groups:
         raise user.error("as-groups", "is not a list", "write a list of group names")

@@ -65,6 +65,7 @@ class TlsContexts:
         self._now = now
         self._files = [f for f in (tls.ca, tls.certificate, tls.key) if isinstance(f, Path)]
         self._seen: tuple[object, ...] | None = None
+        self._certificate: ClientCertificate | None = None
         self._look_again = 0.0
         self._context: ssl.SSLContext | None = None
 
@@ -78,9 +79,14 @@ class TlsContexts:
             KubeconfigError: The first context can't be made.
         """
         now = self._now()
-        if self._context is not None and now < self._look_again:
+        if (
+            self._context is not None
+            and now < self._look_again
+            and certificate is self._certificate
+        ):
             return self._context
         self._look_again = now + _CHECK_SECONDS
+        self._certificate = certificate
         seen = (certificate, *map(_fingerprint, self._files))
         if self._context is not None and seen == self._seen:
             return self._context
@@ -94,7 +100,7 @@ class TlsContexts:
         return self._context
 
     def distrust(self) -> None:
-        """Look at the files at the next call: a handshake has just failed, or a plugin ran."""
+        """Look at the files at the next call: a handshake has just failed."""
         self._look_again = 0.0
 
 

@@ -1,0 +1,161 @@
+"""Credential plugins: a program that a kubeconfig names, run to log in.
+
+The protocol is client.authentication.k8s.io/v1 (and v1beta1): the program is told of the cluster
+in KUBERNETES_EXEC_INFO and prints an ExecCredential. kubernetes_asyncio could run it, but not end
+it: its program outlives a deadline, and importing the library costs 40 MB. Here the program and
+whatever it started are killed when it takes too long or nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rws_operator.client.credentials import Credential, bearer
+from rws_operator.errors import KubeconfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DEADLINE_SECONDS = 20.0
+"""Less than a request's own deadline, so that the error names the plugin."""
+
+_EARLY_SECONDS = 10.0
+"""How long before it expires a credential is renewed."""
+
+_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+
+
+class _ExecStatus(msgspec.Struct, rename="camel"):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: datetime | None = None
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    """What the program prints."""
+
+    api_version: str
+    kind: str
+    status: _ExecStatus | None = None
+
+
+_decode = msgspec.json.Decoder(_ExecCredential).decode
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlugin:
+    """A program that gives credentials.
+
+    Args:
+        command: The program; found on PATH if it has no slash.
+        arguments: Its arguments.
+        environment: Variables set for it beside our own.
+        api_version: The protocol's version, e.g. ``client.authentication.k8s.io/v1``.
+        cluster: What it is told of the cluster, or None.
+        install_hint: What to tell the user where the program is missing.
+        source: Where all this was read, for error messages.
+    """
+
+    command: str
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    api_version: str = _VERSIONS[0]
+    cluster: Mapping[str, Any] | None = None
+    install_hint: str | None = None
+    source: str = "the program"
+
+    def __post_init__(self) -> None:
+        if self.api_version not in _VERSIONS:
+            raise KubeconfigError(
+                f"{self.source}.apiVersion is {self.api_version!r}",
+                remedy=f"use a plugin that speaks {_VERSIONS[0]}",
+            )
+
+    async def renew(self, *, refused: bool) -> Credential:
+        """Run the program.
+
+        Raises:
+            KubeconfigError: It is missing, fails, takes too long or prints something else.
+        """
+        del refused  # A program is told nothing of it; running it again is all that can be done.
+        code, output, complaint = await self._run()
+        if code != 0:
+            last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+            raise self._error(f"ended with code {code} ({last or 'no message'})", "log in again")
+        return self._read(output)
+
+    async def _run(self) -> tuple[int | None, bytes, bytes]:
+        spec = {"interactive": False} | ({"cluster": self.cluster} if self.cluster else {})
+        told = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
+        info = {"KUBERNETES_EXEC_INFO": msgspec.json.encode(told).decode()}
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self.command,
+                *self.arguments,
+                env={**os.environ, **self.environment, **info},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise self._error(
+                f"can't be run ({error.strerror})",
+                self.install_hint or "install it, or correct the command",
+            ) from None
+        try:
+            async with asyncio.timeout(_DEADLINE_SECONDS):
+                output, complaint = await process.communicate()
+        except TimeoutError:
+            raise self._error(
+                f"printed nothing for {_DEADLINE_SECONDS:g} s",
+                "run it by hand to see what it waits for",
+            ) from None
+        finally:
+            if process.returncode is None:
+                # Its session: a script's own children hold the pipes open.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        return process.returncode, output, complaint
+
+    def _read(self, output: bytes) -> Credential:
+        try:
+            answer = _decode(output)
+        except msgspec.MsgspecError:
+            # Not the decoder's own words: they may quote what may be a token.
+            raise self._error("printed no ExecCredential", "run it by hand to see") from None
+        status = answer.status
+        if answer.kind != "ExecCredential" or status is None:
+            raise self._error("printed no ExecCredential with a status", "run it by hand to see")
+        if answer.api_version != self.api_version:
+            raise self._error(
+                f"answered in {answer.api_version}, not in {self.api_version}",
+                "correct exec.apiVersion",
+            )
+        certificate = None
+        if status.client_certificate_data and status.client_key_data:
+            certificate = (
+                status.client_certificate_data.encode(),
+                status.client_key_data.encode(),
+            )
+        if status.token is None and certificate is None:
+            raise self._error("gave neither a token nor a certificate with its key", "log in again")
+        authorization = None if status.token is None else bearer(status.token, self.source)
+        if status.expiration_timestamp is None:
+            return Credential(authorization, certificate)
+        life = (status.expiration_timestamp - datetime.now(UTC)).total_seconds()
+        # One that is always about to expire must not be fetched for each request.
+        return Credential(authorization, certificate, max(life - _EARLY_SECONDS, _EARLY_SECONDS))
+
+    def _error(self, what: str, remedy: str) -> KubeconfigError:
+        return KubeconfigError(f"{self.source}: plugin {self.command} {what}", remedy=remedy)

@@ -1,0 +1,133 @@
+"""One mapping of a kubeconfig, read field by field.
+
+Each reader checks the form of what it reads and knows where it stands, so that an error names the
+file, the field and the remedy. No value is quoted in an error: it may be a token.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit
+
+import yaml
+
+from rws_operator.errors import KubeconfigError
+
+if TYPE_CHECKING:
+    from rws_operator.client.tls import Pem
+
+
+class Entry:
+    """A mapping of a kubeconfig, and where it stands; reads its fields with good errors."""
+
+    def __init__(self, file: Path, where: str, fields: Mapping[str, Any]) -> None:
+        self.file = file
+        self.where = where
+        self.fields = fields
+
+    @classmethod
+    def top(cls, file: Path) -> Entry:
+        """Read a file.
+
+        Raises:
+            KubeconfigError: It can't be read, or holds no mapping.
+        """
+        return cls(file, "", _parse(file))
+
+    def error(self, field: str, what: str, remedy: str) -> KubeconfigError:
+        """Return the error of one field."""
+        where = f"{self.where}.{field}" if self.where else field
+        return KubeconfigError(f"kubeconfig {self.file}: {where} {what}", remedy=remedy)
+
+    def text(self, field: str) -> str | None:
+        """Return a string, or None where it is missing or empty."""
+        value = self.fields.get(field)
+        if value is None or value == "":
+            return None
+        if not isinstance(value, str):
+            raise self.error(
+                field, f"is a {type(value).__name__}, not a string", "put it in quotes"
+            )
+        return value
+
+    def flag(self, field: str) -> bool:
+        """Return a truth value; False where it is missing."""
+        value = self.fields.get(field, False)
+        if not isinstance(value, bool):
+            raise self.error(field, "is neither true nor false", "write true or false")
+        return value
+
+    def existing(self, field: str) -> Path | None:
+        """Return a file that is there, or None where none is named."""
+        text = self.text(field)
+        if text is None:
+            return None
+        path = self.file.parent / Path(text).expanduser()
+        if not path.is_file():
+            raise self.error(field, f"names {path}, which is missing", "correct the path")
+        return path
+
+    def pem(self, field: str) -> Pem | None:
+        """Return the data of ``field``-data, else the file of ``field``, else None."""
+        data = self.text(f"{field}-data")
+        if data is None:
+            return self.existing(field)
+        try:
+            return base64.b64decode("".join(data.split()), validate=True)
+        except (binascii.Error, ValueError):
+            raise self.error(
+                f"{field}-data", "is not base64", "write it as one base64 line"
+            ) from None
+
+    def mapping(self, field: str) -> Mapping[str, Any] | None:
+        """Return a mapping, or None where it is missing."""
+        value = self.fields.get(field)
+        if value is not None and not isinstance(value, Mapping):
+            raise self.error(field, "is not a mapping", "see kubectl config view")
+        return value
+
+    def address(self, field: str, schemes: Sequence[str]) -> str:
+        """Return an address, which has to be there."""
+        address = self.text(field)
+        if address is None:
+            raise self.error(field, "is not set", "write an address there")
+        parts = urlsplit(address)
+        if parts.scheme not in schemes or not parts.hostname or not _port_is_valid(parts):
+            # Not the address itself: a proxy's may hold a password.
+            known = " or ".join(f"{scheme}://host:port" for scheme in schemes)
+            raise self.error(field, "is no address that can be used", f"write {known}")
+        return address.rstrip("/")
+
+
+def _parse(path: Path) -> Mapping[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise KubeconfigError(
+            f"kubeconfig {path} can't be read ({error.strerror})",
+            remedy="allow this user to read it",
+        ) from None
+    except yaml.YAMLError as error:
+        # The problem and the line only: the snippet around it may show a token.
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "not YAML"
+        raise KubeconfigError(
+            f"kubeconfig {path}{line}: {problem}", remedy="correct the file's YAML"
+        ) from None
+    if not isinstance(document or {}, Mapping):
+        raise KubeconfigError(
+            f"kubeconfig {path} is not a mapping", remedy="give a kubeconfig file"
+        )
+    return document or {}
+
+
+def _port_is_valid(parts: SplitResult) -> bool:
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
