@@ -101,7 +101,7 @@ class Access:
         url = urlsplit(self.server)
         assert url.hostname is not None
         connection = http.client.HTTPSConnection(
-            url.hostname, url.port, timeout=_REQUEST_SECONDS, context=self._tls
+            url.hostname, url.port, timeout=_REQUEST_SECONDS, context=self.tls
         )
         headers = {"Content-Type": content_type, "User-Agent": "rws-operator-testing"}
         if self.token:
@@ -131,7 +131,7 @@ class Access:
         return decoded
 
     @functools.cached_property
-    def _tls(self) -> ssl.SSLContext:
+    def tls(self) -> ssl.SSLContext:
         ca = self.ca_pem.decode() if self.ca_pem else None
         context = ssl.create_default_context(cadata=ca)
         if self.client:

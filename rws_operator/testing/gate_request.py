@@ -1,0 +1,99 @@
+"""A request as the gate sees it, and how tests choose among requests."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+
+
+@dataclass
+class GateRequest:
+    """A request that came to the gate.
+
+    Attributes:
+        method: The HTTP method.
+        path: The path, without query.
+        query: The query parameters.
+        user_agent: The User-Agent header.
+        body: The body.
+        verb: Kubernetes' verb: get, list, watch, create, update, patch, delete.
+        resource: The plural, e.g. ``widgets``; "" for paths without one, such as ``/version``.
+        namespace: The namespace, or "".
+        name: The object's name, or "".
+        subresource: e.g. ``status``, or "".
+        at: When it came, in the loop's seconds.
+        status: The answered status; None before, and if none was.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    user_agent: str = ""
+    body: bytes = b""
+    verb: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+    status: int | None = None
+
+    @classmethod
+    def parse(
+        cls, method: str, path: str, query: Mapping[str, str], user_agent: str, body: bytes
+    ) -> Self:
+        """Read what a path and query mean to Kubernetes."""
+        request = cls(method, path, query, user_agent, body)
+        parts = path.strip("/").split("/")
+        parts = parts[2:] if parts[0] == "api" else parts[3:] if parts[0] == "apis" else []
+        if len(parts) > 2 and parts[0] == "namespaces" and parts[2] not in _NAMESPACE_SUBRESOURCES:
+            request.namespace = parts[1]
+            parts = parts[2:]
+        padded = [*parts, "", "", ""]
+        request.resource, request.name, request.subresource = padded[:3]
+        if method == "GET":
+            is_watch = query.get("watch") in ("true", "1")
+            request.verb = "watch" if is_watch else "get" if request.name else "list"
+        else:
+            request.verb = _VERBS.get(method, method.lower())
+        return request
+
+
+@dataclass(frozen=True)
+class Match:
+    """Which requests; every field that is set must fit.
+
+    Args:
+        verb: Kubernetes' verb, e.g. ``watch``.
+        resource: The plural, e.g. ``widgets``.
+        namespace: The namespace.
+        name: The object's name.
+        subresource: e.g. ``status``; "" for requests of the object itself.
+        path: A part of the path.
+        user_agent: A part of the User-Agent header.
+        where: Anything else, e.g. ``lambda request: "continue" in request.query``.
+    """
+
+    verb: str | None = None
+    resource: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    subresource: str | None = None
+    path: str | None = None
+    user_agent: str | None = None
+    where: Callable[[GateRequest], bool] | None = None
+
+    def fits(self, request: GateRequest) -> bool:
+        """Whether ``request`` is one of them."""
+        for attribute in ("verb", "resource", "namespace", "name", "subresource"):
+            wanted = getattr(self, attribute)
+            if wanted is not None and getattr(request, attribute) != wanted:
+                return False
+        if self.path is not None and self.path not in request.path:
+            return False
+        if self.user_agent is not None and self.user_agent not in request.user_agent:
+            return False
+        return self.where is None or self.where(request)
