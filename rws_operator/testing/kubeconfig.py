@@ -132,6 +132,7 @@ class Access:
 
     @functools.cached_property
     def tls(self) -> ssl.SSLContext:
+        """The TLS settings to reach the server: its CA and the client certificate."""
         ca = self.ca_pem.decode() if self.ca_pem else None
         context = ssl.create_default_context(cadata=ca)
         if self.client:

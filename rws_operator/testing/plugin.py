@@ -4,11 +4,10 @@ pytest loads it by its entry point wherever rws_operator is installed, so it imp
 when a fixture is used. `control_plane` needs nothing else; `cluster` and `namespace` are async and
 need pytest-asyncio.
 
-Where no control plane can be had the test is skipped, unless RWS_TEST_REQUIRE_KUBERNETES is set:
-then it fails, so that CI never goes green without having tested.
+Where no control plane can be had the tests are skipped, unless RWS_TEST_REQUIRE_KUBERNETES is set:
+then they fail, so that CI never goes green without having tested.
 """
 
-import contextlib
 import os
 import re
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -21,6 +20,28 @@ if TYPE_CHECKING:
     from rws_operator.testing.control_plane import ControlPlane
 
 _HAS_FAILED = pytest.StashKey[bool]()
+_MISSING = pytest.StashKey["ProgramsNotFound"]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Have the programs ready before the first test that needs them, in view of the user.
+
+    A build takes minutes: it must neither count against a test's timeout nor hide its progress.
+    """
+    config = session.config
+    needed = any("control_plane" in getattr(item, "fixturenames", ()) for item in session.items)
+    if not needed or config.option.collectonly or os.environ.get("RWS_TEST_KUBECONFIG"):
+        return
+    from rws_operator.testing.errors import ProgramsNotFound
+    from rws_operator.testing.find import find_programs
+
+    capture = config.pluginmanager.getplugin("capturemanager")
+    assert capture is not None
+    with capture.global_and_fixture_disabled():
+        try:
+            find_programs()
+        except ProgramsNotFound as error:
+            config.stash[_MISSING] = error
 
 
 @pytest.hookimpl(wrapper=True)
@@ -33,18 +54,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.fixture(scope="session")
-def control_plane() -> "Iterator[ControlPlane]":
+def control_plane(pytestconfig: pytest.Config) -> "Iterator[ControlPlane]":
     """One control plane for the whole run, started when the first test asks for it."""
     from rws_operator.testing.control_plane import ControlPlane
-    from rws_operator.testing.errors import ProgramsNotFound
 
-    with contextlib.ExitStack() as stack:
-        try:
-            started = stack.enter_context(ControlPlane())
-        except ProgramsNotFound as error:
-            if os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
-                raise
-            pytest.skip(f"no control plane: {error}")
+    if missing := pytestconfig.stash.get(_MISSING, None):
+        if os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
+            raise missing
+        pytest.skip(f"no control plane: {missing}")
+    with ControlPlane() as started:
         yield started
 
 
@@ -60,7 +78,7 @@ async def _namespace(
     cluster: "TestCluster", request: pytest.FixtureRequest
 ) -> "AsyncIterator[TestNamespace]":
     """A namespace named after the test; deleted afterwards, but left if the test failed."""
-    prefix = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:40].strip("-")
+    prefix = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
     namespace = await cluster.namespace(prefix or "test")
     yield namespace
     if not request.node.stash.get(_HAS_FAILED, False):
@@ -69,7 +87,7 @@ async def _namespace(
 
 try:
     import pytest_asyncio
-except ImportError:
+except ImportError:  # its user has no async tests
     pass
 else:
     cluster = pytest_asyncio.fixture(name="cluster")(_cluster)

@@ -1,0 +1,36 @@
+# Every target sets up what it needs; the second time that takes no time.
+#   make demo    the backup operator at work on a private control plane (KEEP=1 leaves it running)
+#   make test    all tests; ARGS="tests/cache -x" for some
+#   make check   format, lint, types, layers, spelling
+
+.PHONY: demo test check setup clean
+.DEFAULT_GOAL := help
+ARGS ?=
+export KEEP PYTHON
+
+VENV := .venv
+STAMP := $(VENV)/.installed
+
+.PHONY: help
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(STAMP)
+	@$(VENV)/bin/python -m examples.backup.demo
+
+# The control plane comes first, on its own: a build takes minutes and shows its progress.
+test: $(STAMP)
+	@$(VENV)/bin/python -m rws_operator.testing
+	@RWS_TEST_REQUIRE_KUBERNETES=1 $(VENV)/bin/python -m pytest $(ARGS)
+
+check: $(STAMP)
+	@ci/check
+
+setup: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	@ci/setup
+	@touch $@
+
+clean:
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

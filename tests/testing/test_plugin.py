@@ -1,0 +1,99 @@
+"""Tests of the pytest plugin, by small test runs of their own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rws_operator.testing.control_plane import ControlPlane
+from rws_operator.testing.kubeconfig import Access
+
+NEEDS_ONE = "def test_it(control_plane):\n    assert control_plane.kubeconfig.exists()\n"
+NAMESPACED = """
+import pytest
+
+@pytest.mark.asyncio
+async def test_passes(namespace):
+    print("NAMESPACE", namespace.name)
+
+@pytest.mark.asyncio
+async def test_fails_on_purpose(namespace):
+    print("NAMESPACE", namespace.name)
+    assert False
+"""
+
+
+def run_pytest(folder: Path, source: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest on one test file in an environment of its own."""
+    (folder / "test_it.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", "-s"]
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("RWS_")}
+    return subprocess.run(
+        [*command, "-c", os.devnull, "--rootdir", str(folder), str(folder)],
+        env={**kept, **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def without_programs(folder: Path) -> dict[str, str]:
+    """Return an environment in which no control plane can be had."""
+    url = f"{(folder / 'nowhere.tgz').as_uri()}#sha512={'0' * 128}"
+    return {"XDG_CACHE_HOME": str(folder / "cache"), "RWS_CONTROLPLANE_URL": url}
+
+
+def test_without_a_control_plane_tests_are_skipped(tmp_path: Path):
+    """A developer without one sees a skip with the reason."""
+    run = run_pytest(tmp_path, NEEDS_ONE, **without_programs(tmp_path))
+    assert "1 skipped" in run.stdout, run.stdout + run.stderr
+    assert run.returncode == 0
+
+
+def test_without_a_control_plane_ci_fails(tmp_path: Path):
+    """With RWS_TEST_REQUIRE_KUBERNETES the same run fails and says why."""
+    environ = {**without_programs(tmp_path), "RWS_TEST_REQUIRE_KUBERNETES": "1"}
+    run = run_pytest(tmp_path, NEEDS_ONE, **environ)
+    assert "1 error" in run.stdout, run.stdout + run.stderr
+    assert "nowhere.tgz can't be fetched" in run.stdout
+    assert run.returncode == 1
+
+
+def test_tests_that_need_no_control_plane_wait_for_none(tmp_path: Path):
+    """A run without such tests neither looks for programs nor starts any."""
+    run = run_pytest(tmp_path, "def test_it():\n    assert True\n", **without_programs(tmp_path))
+    assert "1 passed" in run.stdout, run.stdout + run.stderr
+    assert "fetching" not in run.stderr
+
+
+def test_a_failed_test_leaves_its_namespace(tmp_path: Path, control_plane: ControlPlane):
+    """The namespace of a passed test is deleted, that of a failed one is kept to be looked at."""
+    run = run_pytest(tmp_path, NAMESPACED, RWS_TEST_KUBECONFIG=str(control_plane.kubeconfig))
+    assert "1 failed, 1 passed" in run.stdout, run.stdout + run.stderr
+    names = [line.split()[-1] for line in run.stdout.splitlines() if "NAMESPACE " in line]
+    passed, failed = names
+    assert passed.startswith("test-passes-")
+    admin = Access.read(control_plane.kubeconfig)
+    status, answer = admin.request("GET", f"/api/v1/namespaces/{passed}")
+    assert status == 404 or b"deletionTimestamp" in answer
+    kept = admin.request_json("GET", f"/api/v1/namespaces/{failed}")
+    assert "deletionTimestamp" not in kept["metadata"]
+    assert kept["metadata"]["labels"]["rws-test"] == "true"
+    admin.request("DELETE", f"/api/v1/namespaces/{failed}")
+
+
+@pytest.mark.parametrize("argument", ["--collect-only", "--fixtures"])
+def test_listing_tests_needs_no_control_plane(tmp_path: Path, argument: str):
+    """An editor that only lists tests or fixtures never starts a build."""
+    (tmp_path / "test_it.py").write_text(NEEDS_ONE)
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", os.devnull, argument, str(tmp_path)],
+        env={**os.environ, **without_programs(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "fetching" not in run.stderr
