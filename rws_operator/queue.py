@@ -60,7 +60,7 @@ class Lane(IntEnum):
     LOW = 1
 
 
-class QueueClosed(Exception):  # noqa: N818 - a state, like asyncio.QueueShutDown, not a fault
+class QueueClosed(Exception):
     """Raised by `Queue.get` once the queue is closed."""
 
 

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 def now() -> float:
+    """The loop's clock."""
     return asyncio.get_running_loop().time()
 
 
@@ -280,6 +281,8 @@ class QueueModel(RuleBasedStateMachine):
         self.low_has_turn = False
 
     def on_loop(self, call: object = None, sleep: float = 0.0) -> None:
+        """Do something on the queue's loop, then let time pass."""
+
         async def body() -> None:
             if callable(call):
                 call()
@@ -288,6 +291,7 @@ class QueueModel(RuleBasedStateMachine):
         self.loop.run_until_complete(body())
 
     def make_ready(self, key: str, lane: Lane, at: float | None = None) -> None:
+        """The key is ready from now on."""
         known = self.known[key]
         self.order += 1
         known.lane = lane if known.noted is None else min(lane, known.noted)
@@ -297,6 +301,7 @@ class QueueModel(RuleBasedStateMachine):
 
     @rule(key=keys, lane=st.sampled_from(Lane), urgent=st.booleans())
     def add(self, key: str, lane: Lane, urgent: bool) -> None:
+        """A key is added."""
         self.on_loop(lambda: self.queue.add(key, lane, urgent=urgent))
         known = self.known[key]
         if known.ready_since is not None:
@@ -308,12 +313,14 @@ class QueueModel(RuleBasedStateMachine):
             self.make_ready(key, lane)
 
     def lift(self, known: Known, lane: Lane) -> None:
+        """A ready key gets into a better lane."""
         if lane < known.lane:
             self.order += 1
             known.lane, known.order = lane, self.order
 
     @rule(key=keys, seconds=st.sampled_from([1.0, 2.5, 4.0]), holds=st.booleans())
     def timer(self, key: str, seconds: float, holds: bool) -> None:
+        """A key gets a timer."""
         call = self.queue.back_off if holds else self.queue.requeue_after
         known = self.known[key]
         known.due, known.holds = None, False
@@ -323,6 +330,7 @@ class QueueModel(RuleBasedStateMachine):
 
     @rule(key=keys)
     def forget(self, key: str) -> None:
+        """A key is forgotten."""
         self.on_loop(lambda: self.queue.forget(key))
         known = self.known[key]
         known.due, known.holds = None, False
@@ -331,6 +339,7 @@ class QueueModel(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.4, 0.9, 2.1]))
     def pass_time(self, seconds: float) -> None:
+        """Time passes and timers fire."""
         until = self.loop.time() + seconds
         self.on_loop(sleep=seconds)
         fired = [(k.due, key) for key, k in self.known.items() if k.due and k.due <= until]
@@ -345,6 +354,7 @@ class QueueModel(RuleBasedStateMachine):
                 self.make_ready(key, Lane.NORMAL, at=due)
 
     def expected(self) -> str | None:
+        """The key that must come next."""
         waiting = {key: k for key, k in self.known.items() if k.ready_since is not None}
         heads = []
         for lane in Lane:
@@ -360,6 +370,7 @@ class QueueModel(RuleBasedStateMachine):
 
     @rule()
     def get(self) -> None:
+        """A worker asks for a key."""
         expected = self.expected()
         got = self.loop.run_until_complete(ready(self.queue, 1e-9))
         assert got == expected
@@ -372,6 +383,7 @@ class QueueModel(RuleBasedStateMachine):
     @precondition(lambda self: any(k.running for k in self.known.values()))
     @rule(data=st.data())
     def done(self, data: st.DataObject) -> None:
+        """A worker is done with a key."""
         key = data.draw(st.sampled_from([key for key, k in self.known.items() if k.running]))
         self.on_loop(lambda: self.queue.done(key))
         known = self.known[key]
@@ -381,14 +393,15 @@ class QueueModel(RuleBasedStateMachine):
 
     @invariant()
     def depth_agrees(self) -> None:
+        """Both count the same keys as ready and as running."""
         assert len(self.queue) == sum(k.ready_since is not None for k in self.known.values())
         assert len(self.queue.ages()) == sum(k.running for k in self.known.values())
 
     def teardown(self) -> None:
+        """Close the loop."""
         self.loop.close()
 
 
-class TestQueueModel(QueueModel.TestCase):  # type: ignore[misc]
-    """Random calls: the queue and the model agree at each step."""
-
-    settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+# Random calls: the queue and the model agree at each step.
+TestQueueModel = QueueModel.TestCase
+TestQueueModel.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)

@@ -1,0 +1,1 @@
+"""Controllers: what an author declares, and the loop that keeps objects as their spec says."""

@@ -1,0 +1,103 @@
+"""An author's function and the one way to call it, be it async or plain.
+
+An async handler runs on the event loop. A plain one runs in a thread and gets a BlockingContext,
+so that blocking code never stops the loop. Either gets an object decoded anew from the cache's
+bytes, so that it can't damage the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rws_operator.controller.action import Action
+from rws_operator.controller.blocking import BlockingContext
+from rws_operator.controller.context import Context
+from rws_operator.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from rws_operator.controller.threads import HandlerThreads
+
+T = TypeVar("T")
+
+AsyncHandler = Callable[[T, Context], Awaitable[Action | None]]
+PlainHandler = Callable[[T, BlockingContext], Action | None]
+Handler = AsyncHandler[T] | PlainHandler[T]
+
+
+class HandlerExit(Exception):
+    """A handler raised what is no Exception, such as SystemExit; here it is one failed run."""
+
+
+def check_handler(function: Callable[..., Any], what: str) -> None:
+    """Refuse what can't be called as ``function(object, context)``.
+
+    Raises:
+        ConfigurationError: It takes other arguments.
+    """
+    try:
+        inspect.signature(function).bind(None, None)
+    except (TypeError, ValueError) as error:
+        raise ConfigurationError(
+            f"{what} {name_of(function)} can't be called with (object, context): {error}",
+            remedy=f"define it as: async def {name_of(function)}(obj, ctx) -> Action | None",
+        ) from error
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """A function's name for messages."""
+    return str(getattr(function, "__qualname__", None) or repr(function))
+
+
+async def call(
+    function: Callable[..., Any], obj: Any, context: Context, threads: HandlerThreads
+) -> Action | None:
+    """Run a handler to its end, on the loop or in a thread.
+
+    Raises:
+        HandlerExit: It raised what is no Exception, and would have ended the process.
+        ConfigurationError: It returned something else than Action or None.
+        Exception: Whatever it raised.
+    """
+    try:
+        if _is_async(function):
+            answer = await function(obj, context)
+        else:
+            answer = await _call_plain(function, obj, context, threads)
+    except (asyncio.CancelledError, GeneratorExit, Exception):
+        raise
+    except BaseException as error:
+        raise HandlerExit(f"{name_of(function)} raised {error!r}") from error
+    return _checked(answer, function)
+
+
+async def _call_plain(
+    function: Callable[..., Any], obj: Any, context: Context, threads: HandlerThreads
+) -> Any:
+    blocking = BlockingContext(context, asyncio.get_running_loop())
+    in_context = contextvars.copy_context().run
+    return await threads.run(
+        functools.partial(in_context, function, obj, blocking), on_cut=blocking.cancel
+    )
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    target = function.func if isinstance(function, functools.partial) else function
+    # An object may have an async __call__ instead.
+    return any(map(inspect.iscoroutinefunction, (target, type(target).__call__)))
+
+
+def _checked(answer: Any, function: Callable[..., Any]) -> Action | None:
+    if answer is None or isinstance(answer, Action):
+        return answer
+    if inspect.iscoroutine(answer):
+        answer.close()
+    raise ConfigurationError(
+        f"{name_of(function)} returned {type(answer).__name__}",
+        remedy="return Action.requeue(seconds), Action.await_change() or None"
+        + (" from an `async def`" if inspect.isawaitable(answer) else ""),
+    )

@@ -1,0 +1,266 @@
+"""The loop of one controller: from its informers' changes through its queue to its workers.
+
+    bind     subscribe to the informers: the queue fills, on standbys too
+    wait     until every informer is synced and this replica leads
+    work     N workers take keys; each run is a task with a deadline
+    stop     no new key; what runs may end within the drain time, then it is cancelled
+
+Rules:
+1. One run of an object at a time. A worker keeps its key locked until the run's task has ended,
+   even if it is cut at its deadline and hangs: then the worker goes on without it, and the key
+   stays locked until it ends.
+2. What follows from how a run ended stands in `_settle`, and nowhere else.
+3. After a permanent error an object is left alone until it changes itself; its children's
+   changes and the resync pass over it.
+4. `run` ends in bounded time, whatever a handler does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import TYPE_CHECKING, Any
+
+from rws_operator.controller.backoff import SHORTEST_SECONDS, Backoff, Failures
+from rws_operator.controller.outcome import Outcome, Verdict, cancelled, timed_out
+from rws_operator.controller.reconciler import Reconciler, Run
+from rws_operator.controller.triggers import Writer, either, is_urgent, lane_of, owners_of
+from rws_operator.queue import Lane, Queue, QueueClosed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rws_operator.cache.delta import Delta
+    from rws_operator.cache.informer import Informer
+    from rws_operator.controller.environment import Environment
+    from rws_operator.controller.observer import Observer
+    from rws_operator.controller.watched import WatchedInformers
+    from rws_operator.resources import Kind, ObjectKey
+
+RESYNC_SECONDS = 36_000.0
+RESYNC_SPREAD = 0.1
+CUT_SECONDS = 1.0
+"""Longest wait for cancelled runs to end when the loop itself ends."""
+
+_log = logging.getLogger("rws_operator.controller")
+
+
+class Loop:
+    """The loop of one controller.
+
+    Args:
+        name: The controller's name.
+        main: The informers of its own kind.
+        watched: All its informers.
+        environment: What the operator lends.
+        reconciler: Runs an object.
+        observer: Is told of each run.
+        workers: How many runs at once.
+        on_error: How long to wait after a failure.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        main: Sequence[Informer],
+        watched: WatchedInformers,
+        environment: Environment,
+        reconciler: Reconciler,
+        observer: Observer,
+        workers: int,
+        on_error: Backoff,
+    ) -> None:
+        self.queue: Queue[ObjectKey] = Queue(name)
+        self._name = name
+        self._main = main
+        self._watched = watched
+        self._environment = environment
+        self._reconciler = reconciler
+        self._observer = observer
+        self._workers = workers
+        self._on_error = on_error
+        self._failures = Failures()
+        self._left_alone: set[ObjectKey] = set()
+        self._running: dict[ObjectKey, Run] = {}
+        self._tasks: dict[asyncio.Task[Outcome], Run] = {}
+
+    # Triggers, called by the informers.
+
+    def object_changed(self, delta: Delta) -> None:
+        """An object of the controller's own kind changed."""
+        key = either(delta).key
+        if delta.writer == Writer(self._name, key):
+            return
+        self._left_alone.discard(key)
+        if (run := self._running.get(key)) is not None:
+            run.changed = True
+        self.queue.add(key, lane_of(delta), urgent=is_urgent(delta))
+
+    def child_changed(self, kind: Kind) -> Callable[[Delta], None]:
+        """Make what is told of changes of an owned kind; ``kind`` is the owners'."""
+
+        def child_changed(delta: Delta) -> None:
+            for key in owners_of(delta, kind):
+                if delta.writer != Writer(self._name, key):
+                    self.queue.add(key, lane_of(delta))
+
+        return child_changed
+
+    # The life of the loop.
+
+    async def run(self) -> None:
+        """Work until `Environment.stopping` is set; a cancellation cuts the work at once."""
+        stopping = asyncio.ensure_future(self._environment.stopping.wait())
+        ready = asyncio.ensure_future(self._may_start())
+        try:
+            await asyncio.wait((stopping, ready), return_when=asyncio.FIRST_COMPLETED)
+            if not stopping.done():
+                ready.result()
+                await self._work_until(stopping)
+        finally:
+            stopping.cancel()
+            ready.cancel()
+            self.queue.close()
+            await self._cut()
+
+    async def _may_start(self) -> None:
+        await self._environment.informers.wait_synced(self._watched)
+        await self._environment.leading.wait()
+
+    async def _work_until(self, stopping: asyncio.Future[Any]) -> None:
+        async with asyncio.TaskGroup() as group:
+            resync = group.create_task(self._resync(), name=f"{self._name} resync")
+            workers = [
+                group.create_task(self._work(), name=f"{self._name} worker {n}")
+                for n in range(self._workers)
+            ]
+            await asyncio.wait([stopping])
+            resync.cancel()
+            self.queue.close()
+            await asyncio.wait(workers, timeout=self._environment.drain_seconds)
+            for worker in workers:
+                worker.cancel()
+
+    async def _cut(self) -> None:
+        """Cancel what still runs; what does not end then is left behind."""
+        if not self._tasks:
+            return
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks, timeout=CUT_SECONDS)
+        for task, run in self._tasks.items():
+            if not task.done():
+                run.log.warning("a handler still hangs at the end: object=%s", run.key)
+
+    async def _resync(self) -> None:
+        spread = (1 - RESYNC_SPREAD, 1 + RESYNC_SPREAD)
+        while True:
+            await asyncio.sleep(RESYNC_SECONDS * random.uniform(*spread))  # noqa: S311 - no secret
+            for informer in self._main:
+                for record in informer.list():
+                    self.queue.add(record.key, Lane.LOW)
+
+    # The runs.
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self.queue.get()
+            except QueueClosed:
+                return
+            run = self._run_of(key)
+            if run is None:
+                self.queue.done(key)
+            else:
+                await self._carry_out(run)
+
+    def _run_of(self, key: ObjectKey) -> Run | None:
+        """The run that a key now needs, None if there is nothing to do."""
+        for informer in self._main:
+            if (record := informer.get(key)) is not None:
+                break
+        else:
+            self._forget(key)
+            return None
+        if key in self._left_alone or not self._reconciler.concerns(record):
+            return None
+        context = {"controller": self._name, "namespace": key.namespace, "object": key.name}
+        return Run(
+            key=key,
+            record=record,
+            informer=informer,
+            attempt=self._failures.of(key, record.uid),
+            deadline=asyncio.get_running_loop().time() + self._environment.deadline_seconds,
+            log=logging.LoggerAdapter(_log, context),
+        )
+
+    async def _carry_out(self, run: Run) -> None:
+        """Run a task for the run, and see to it that the worker gets free in bounded time."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        self._observer.started()
+        self._running[run.key] = run
+        task = loop.create_task(self._reconciler.run(run), name=f"{self._name} {run.key}")
+        self._tasks[task] = run
+        task.add_done_callback(self._tasks.pop)
+        try:
+            done, _ = await asyncio.wait((task,), timeout=self._environment.deadline_seconds)
+            outcome = None if done else timed_out(self._environment.deadline_seconds)
+            if not done:
+                task.cancel()
+                done, _ = await asyncio.wait((task,), timeout=self._environment.grace_seconds)
+        finally:
+            self._observer.left(loop.time() - started)
+        self._settle(run, outcome or _outcome_of(task))
+        if done:
+            self._release(run)
+        else:
+            self._leave_behind(run, task)
+
+    def _leave_behind(self, run: Run, task: asyncio.Task[Outcome]) -> None:
+        handler = self._reconciler.handler_name(run.record)
+        self._observer.stuck(run.record, handler, run.log)
+
+        def ended(_: object) -> None:
+            self._observer.unstuck(run.record, handler, run.log)
+            self._release(run)
+
+        task.add_done_callback(ended)
+
+    def _release(self, run: Run) -> None:
+        del self._running[run.key]
+        self.queue.done(run.key)
+
+    def _settle(self, run: Run, outcome: Outcome) -> None:
+        """Draw the consequences of how a run ended."""
+        key, retry_in = run.key, None
+        match outcome.verdict:
+            case Verdict.SUCCEEDED:
+                self._failures.clear(key)
+                if outcome.seconds is not None:
+                    self.queue.requeue_after(key, outcome.seconds)
+            case Verdict.RETRY_AFTER:
+                self.queue.requeue_after(key, max(outcome.seconds or 0.0, SHORTEST_SECONDS))
+            case Verdict.PERMANENT | Verdict.UNREADABLE:
+                if not run.changed:
+                    self._left_alone.add(key)
+            case Verdict.FAILED | Verdict.TIMED_OUT:
+                failures = self._failures.add(key, run.record.uid)
+                retry_in = self._on_error.delay(failures)
+                self.queue.back_off(key, retry_in)
+            case Verdict.GONE:
+                self._forget(key)
+            case Verdict.LOST:
+                pass  # this replica ends
+        self._observer.ended(outcome, run.record, run.log, retry_in=retry_in)
+
+    def _forget(self, key: ObjectKey) -> None:
+        self._failures.clear(key)
+        self._left_alone.discard(key)
+        self.queue.forget(key)
+
+
+def _outcome_of(task: asyncio.Task[Outcome]) -> Outcome:
+    return cancelled() if task.cancelled() else task.result()

@@ -1,0 +1,148 @@
+"""What is told of a run: its metrics, its log lines and the object's events, in one place.
+
+The loop says what happened; nothing here decides anything. A failure is logged once, as one line
+with its causes; the traceback comes with it at debug level. A conflict (409) is what optimistic
+locking is for, so it is logged at info. No object's name is ever a metric's label.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from rws_operator import metrics
+from rws_operator.controller.handlers import HandlerExit
+from rws_operator.controller.outcome import Outcome, Verdict, explain
+from rws_operator.errors import Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rws_operator.controller.events import Recorder
+    from rws_operator.resources import Kind
+    from rws_operator.resources.record import ObjectRecord
+
+Log = logging.LoggerAdapter[logging.Logger]
+
+_RESULTS: Mapping[Verdict, str] = {
+    Verdict.RETRY_AFTER: "requeue",
+    Verdict.PERMANENT: "error",
+    Verdict.UNREADABLE: "error",
+    Verdict.FAILED: "error",
+    Verdict.TIMED_OUT: "error",
+}
+_TERMINAL = (Verdict.PERMANENT, Verdict.UNREADABLE)
+
+
+class Observer:
+    """Tells of one controller's runs.
+
+    Args:
+        controller: The controller's name, the label of its metrics.
+        kind: The kind of its objects.
+        recorder: Publishes the events of failures.
+        reporter: Event reporter, None for the operator's own.
+    """
+
+    def __init__(
+        self, controller: str, kind: Kind, recorder: Recorder, reporter: str | None
+    ) -> None:
+        self._controller = controller
+        self._kind = kind
+        self._recorder = recorder
+        self._reporter = reporter
+        self._reconciles = metrics.reconciles.labels(controller)
+        self._active = metrics.active_workers.labels(controller)
+        self._seconds = metrics.reconcile_seconds.labels(controller)
+        self._stuck = metrics.handler_threads_stuck.labels(controller)
+
+    def started(self) -> None:
+        """A run starts."""
+        self._reconciles.inc()
+        self._active.inc()
+
+    def left(self, seconds: float) -> None:
+        """A worker is done with a run, be it that it ended, was cut or hangs."""
+        self._active.dec()
+        self._seconds.observe(seconds)
+
+    def ended(
+        self, outcome: Outcome, record: ObjectRecord, log: Log, *, retry_in: float | None
+    ) -> None:
+        """A run ended.
+
+        Args:
+            outcome: How.
+            record: The object it was about.
+            log: Adds the object to each line.
+            retry_in: Seconds until it runs again, if it backs off.
+        """
+        if outcome.verdict is Verdict.SUCCEEDED:
+            result = "success" if outcome.seconds is None else "requeue_after"
+            metrics.runtime_reconciles.labels(self._controller, result).inc()
+        elif outcome.verdict is Verdict.LOST:
+            log.info("the run stopped: this replica no longer leads")
+        elif outcome.verdict is not Verdict.GONE:
+            self._fell_short(outcome, record, log, retry_in)
+
+    def stuck(self, record: ObjectRecord, handler: str, log: Log) -> None:
+        """A run that was cut doesn't end: its worker goes on without it."""
+        self._stuck.inc()
+        log.warning(
+            "a handler hangs: it did not end when it was cancelled; its object stays locked until "
+            "it does: handler=%s controller=%s object=%s",
+            handler,
+            self._controller,
+            record.key,
+        )
+
+    def unstuck(self, record: ObjectRecord, handler: str, log: Log) -> None:
+        """A run that hung ended after all."""
+        self._stuck.dec()
+        log.info("a hanging handler ended: handler=%s object=%s", handler, record.key)
+
+    def _fell_short(
+        self, outcome: Outcome, record: ObjectRecord, log: Log, retry_in: float | None
+    ) -> None:
+        metrics.runtime_reconciles.labels(self._controller, _RESULTS[outcome.verdict]).inc()
+        assert outcome.error is not None
+        if outcome.verdict is Verdict.RETRY_AFTER:
+            log.info("asked to run again: seconds=%g reason=%s", outcome.seconds, outcome.error)
+            return
+        self._count_error(outcome)
+        why = explain(outcome.error)
+        what = "cleanup" if record.deleting else "reconcile"
+        next_try = "when the object changes" if retry_in is None else f"in {retry_in:.3g} s"
+        level = logging.INFO if isinstance(outcome.error, Conflict) else logging.ERROR
+        traceback = outcome.error if log.isEnabledFor(logging.DEBUG) else None
+        log.log(level, "%s failed: %s next_try=%s", what, why, next_try, exc_info=traceback)
+        self._record_event(outcome.verdict, record, why)
+
+    def _count_error(self, outcome: Outcome) -> None:
+        metrics.reconcile_errors.labels(self._controller).inc()
+        metrics.runtime_reconcile_errors.labels(self._controller).inc()
+        if outcome.verdict in _TERMINAL:
+            metrics.terminal_errors.labels(self._controller).inc()
+        elif outcome.verdict is Verdict.TIMED_OUT:
+            metrics.reconcile_timeouts.labels(self._controller).inc()
+        elif isinstance(outcome.error, HandlerExit):
+            metrics.reconcile_panics.labels(self._controller).inc()
+
+    def _record_event(self, verdict: Verdict, record: ObjectRecord, note: str) -> None:
+        action = "Cleanup" if record.deleting else "Reconcile"
+        reason = "InvalidObject" if verdict is Verdict.UNREADABLE else f"{action}Failed"
+        self._recorder.record(
+            reference(record, self._kind), "Warning", reason, note, action, self._reporter
+        )
+
+
+def reference(record: ObjectRecord, kind: Kind) -> dict[str, Any]:
+    """An ObjectReference to a cached object, as an event's ``regarding``."""
+    wire = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": record.key.name,
+        "uid": record.uid,
+        "resourceVersion": record.resource_version,
+    }
+    return {**wire, "namespace": record.key.namespace} if record.key.namespace else wire

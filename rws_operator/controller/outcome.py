@@ -1,0 +1,129 @@
+"""How a run ended, and what follows from it: one verdict per way to end.
+
+Pure: `judge` turns what a handler raised into an Outcome, `explain` an error into one line. The
+loop acts on the verdict (timers, back-off), the observer tells of it (log, metrics, event).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from rws_operator.errors import LeadershipLost, OperatorError, PermanentError, RetryAfter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rws_operator.controller.action import Action
+
+
+class Verdict(Enum):
+    """How a run ended."""
+
+    SUCCEEDED = "succeeded"  # back-off reset; the timer is the answered requeue, or none
+    RETRY_AFTER = "retry after"  # a timer; back-off neither reset nor grown
+    PERMANENT = "permanent"  # nothing until the object changes
+    UNREADABLE = "unreadable"  # the object is not what its class says; nothing until it changes
+    FAILED = "failed"  # backs off
+    TIMED_OUT = "timed out"  # cut at its deadline; backs off
+    LOST = "lost"  # this replica no longer leads; nothing
+    GONE = "gone"  # the object went away meanwhile; forgotten
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended.
+
+    Args:
+        verdict: The way.
+        seconds: When to run again, for SUCCEEDED (None: on change) and RETRY_AFTER.
+        error: What was raised.
+    """
+
+    verdict: Verdict
+    seconds: float | None = None
+    error: BaseException | None = None
+
+    @classmethod
+    def of(cls, action: Action | None) -> Outcome:
+        """The outcome of a run that answered."""
+        return cls(Verdict.SUCCEEDED, action.requeue_seconds if action is not None else None)
+
+
+GONE = Outcome(Verdict.GONE)
+
+
+def judge(error: BaseException) -> Outcome:
+    """The outcome of a run that raised."""
+    if any(isinstance(each, LeadershipLost) for each in _tree(error)):
+        return Outcome(Verdict.LOST, error=error)
+    single = _single(error)
+    if isinstance(single, RetryAfter):
+        return Outcome(Verdict.RETRY_AFTER, seconds=single.seconds, error=single)
+    if isinstance(single, PermanentError):
+        return Outcome(Verdict.PERMANENT, error=single)
+    return Outcome(Verdict.FAILED, error=single)
+
+
+def timed_out(seconds: float) -> Outcome:
+    """The outcome of a run that was cut at its deadline."""
+    return Outcome(Verdict.TIMED_OUT, error=TimeoutError(f"took longer than {seconds:g} s"))
+
+
+def cancelled() -> Outcome:
+    """The outcome of a run that was cancelled by something it awaited, not by us."""
+    error = asyncio.CancelledError("the handler was cancelled from within")
+    return Outcome(Verdict.FAILED, error=error)
+
+
+def _single(error: BaseException) -> BaseException:
+    """A TaskGroup wraps what its tasks raise; a group of one is that one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _tree(error: BaseException) -> Iterator[BaseException]:
+    """An error, what it groups and what caused it."""
+    pending, seen = [error], set()
+    while pending:
+        each = pending.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        if isinstance(each, BaseExceptionGroup):
+            pending.extend(each.exceptions)
+        if (cause := _cause(each)) is not None:
+            pending.append(cause)
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__
+
+
+def explain(error: BaseException) -> str:
+    """An error and its causes as one line, each text once."""
+    texts: list[str] = []
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        text = _text(each)
+        if not any(text in earlier for earlier in texts):
+            texts.append(text)
+        each = _cause(each)
+    return ": ".join(texts)
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return f"{error.message}: " + "; ".join(explain(each) for each in error.exceptions)
+    text = " ".join(str(error).split())
+    if isinstance(error, OperatorError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,140 @@
+"""The threads that plain (not async) handlers run in.
+
+Blocking code never runs on the event loop: a plain handler gets a thread of this pool. A thread
+can't be cancelled, so a call that is cut hands its place to a new thread (up to a limit) and is
+waited for still: the caller's key stays locked until the thread really ended.
+
+Invariant: at most `size + spare` threads live, all daemons, so that a hanging one never keeps
+the process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SIZE = 32
+SPARE = 32
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    function: Callable[[], Any]
+    loop: asyncio.AbstractEventLoop
+    answer: asyncio.Future[Any]
+    cut: bool = False
+    started: bool = False
+
+
+class HandlerThreads:
+    """A bounded pool of daemon threads.
+
+    Args:
+        size: Most threads that work at once.
+        spare: Most further threads that stand in for ones that hang after they were cut.
+    """
+
+    def __init__(self, size: int = SIZE, spare: int = SPARE) -> None:
+        self._size = size
+        self._spare = spare
+        self._lock = threading.Condition()
+        self._calls: deque[_Call] = deque()
+        self._threads = 0
+        self._idle = 0
+        self._hanging = 0
+
+    async def run(self, function: Callable[[], Any], *, on_cut: Callable[[], None]) -> Any:
+        """Call a function in a thread and wait for its result, or raise what it raised.
+
+        Args:
+            function: What to call.
+            on_cut: Called when the wait is cancelled while the thread runs. The cancellation is
+                then delivered only when the thread has ended; a second one is delivered at once.
+        """
+        loop = asyncio.get_running_loop()
+        call = _Call(function, loop, loop.create_future())
+        self._submit(call)
+        try:
+            await asyncio.wait([call.answer])
+        except asyncio.CancelledError:
+            if self._cut(call):
+                on_cut()
+                await asyncio.wait([call.answer])
+            raise
+        finally:
+            if not call.answer.done():
+                call.answer.cancel()
+        return call.answer.result()
+
+    def _submit(self, call: _Call) -> None:
+        with self._lock:
+            self._calls.append(call)
+            if self._idle >= len(self._calls):
+                self._lock.notify()
+            else:
+                self._start_thread()
+
+    def _start_thread(self) -> None:
+        if self._threads < self._size + min(self._hanging, self._spare):
+            self._threads += 1
+            threading.Thread(target=self._work, name="rws-handler", daemon=True).start()
+
+    def _cut(self, call: _Call) -> bool:
+        """Give up on a call; True if a thread is still at it."""
+        with self._lock:
+            if call.answer.done():
+                return False
+            if not call.started:
+                self._calls.remove(call)
+                return False
+            call.cut = True
+            self._hanging += 1
+            if self._calls:
+                self._start_thread()
+            return True
+
+    def _work(self) -> None:
+        while (call := self._next()) is not None:
+            try:
+                result, error = call.function(), None
+            except BaseException as raised:
+                result, error = None, raised
+            self._ended(call, result, error)
+
+    def _next(self) -> _Call | None:
+        with self._lock:
+            while not self._calls:
+                if self._threads > self._size:
+                    self._threads -= 1
+                    return None
+                self._idle += 1
+                self._lock.wait()
+                self._idle -= 1
+            call = self._calls.popleft()
+            call.started = True
+            return call
+
+    def _ended(self, call: _Call, result: Any, error: BaseException | None) -> None:
+        with self._lock:
+            if call.cut:
+                self._hanging -= 1
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            call.loop.call_soon_threadsafe(_answer, call.answer, result, error)
+
+
+def _answer(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if answer.done():
+        return
+    if error is None:
+        answer.set_result(result)
+    elif isinstance(error, StopIteration):  # a future can't hold one
+        answer.set_exception(RuntimeError("the handler raised StopIteration"))
+    else:
+        answer.set_exception(error)
