@@ -1,4 +1,4 @@
-"""Kubeconfig users of an auth-provider (OIDC, GCP), through kubernetes_asyncio's loader.
+"""Kubeconfig users of an auth-provider other than OIDC, through kubernetes_asyncio's loader.
 
 The library is imported when the first credential is asked for, and by nothing else of ours: it
 costs 40 MB. A refreshed token stays in this process; the kubeconfig is not written.
@@ -56,7 +56,7 @@ class AuthProvider:
             # The kind only: the library's messages may quote the provider's answer.
             raise self._error(f"gave no token ({type(error).__name__})") from error
         if authorization is None:
-            raise self._error("is none of oidc and gcp")
+            raise self._error("is not known")
         token = authorization.removeprefix("Bearer ")
         return Credential(bearer(token, self._source), seconds=_LOOK_AGAIN_SECONDS)
 

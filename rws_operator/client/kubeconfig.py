@@ -8,6 +8,7 @@ a plugin.
 from __future__ import annotations
 
 import base64
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from rws_operator.client.credentials import (
     Credentials,
     FixedCredentials,
     RenewedCredentials,
+    Source,
     TokenFile,
     bearer,
 )
@@ -170,10 +172,21 @@ def _credentials(cluster: Entry, user: Entry) -> Credentials:
         entry = Entry(user.file, f"{user.where}.exec", plugin)
         return RenewedCredentials(_exec_plugin(cluster, entry))
     if (provider := user.mapping("auth-provider")) is not None:
-        from rws_operator.client.auth_provider import AuthProvider
-
-        return RenewedCredentials(AuthProvider(dict(provider), user.file.parent, source))
+        return RenewedCredentials(_auth_provider(user, provider))
     return FixedCredentials()
+
+
+def _auth_provider(user: Entry, provider: Mapping[str, Any]) -> Source:
+    where = f"{user.where}.auth-provider"
+    if provider.get("name") == "oidc":
+        from rws_operator.client.oidc import Oidc
+
+        config = Entry(user.file, where, provider).mapping("config") or {}
+        return Oidc(Entry(user.file, f"{where}.config", config))
+    from rws_operator.client.auth_provider import AuthProvider
+
+    source = f"kubeconfig {user.file}: {where}"
+    return AuthProvider(copy.deepcopy(dict(provider)), user.file.parent, source)
 
 
 def _exec_plugin(cluster: Entry, plugin: Entry) -> ExecPlugin:

@@ -1,0 +1,123 @@
+"""Kubeconfig users of the ``oidc`` auth-provider: an id token, and how to get the next one.
+
+kubernetes_asyncio has this too, but asks the identity provider without looking at its
+certificate, and what is sent there are the client's secret and the refresh token. A refreshed
+token stays in this process; the kubeconfig is not written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import math
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from rws_operator.client.credentials import Credential, bearer
+from rws_operator.client.tls import Tls, make_context
+
+if TYPE_CHECKING:
+    from rws_operator.client.kubeconfig_entry import Entry
+    from rws_operator.errors import KubeconfigError
+
+_DEADLINE_SECONDS = 20.0
+"""Less than a request's own deadline, so that the error names the identity provider."""
+
+_EARLY_SECONDS = 10.0
+"""How long before it expires a token is renewed."""
+
+
+class _Discovery(msgspec.Struct):
+    token_endpoint: str
+
+
+class _Tokens(msgspec.Struct):
+    id_token: str | None = None
+    refresh_token: str | None = None
+    error: str | None = None
+
+
+class _Claims(msgspec.Struct):
+    exp: float = math.inf
+
+
+class Oidc:
+    """An id token that is refreshed at its issuer.
+
+    Args:
+        config: The auth-provider's ``config``.
+
+    Raises:
+        KubeconfigError: A field is missing or can't be used.
+    """
+
+    def __init__(self, config: Entry) -> None:
+        self._config = config
+        self._id_token = config.text("id-token")
+        self._refresh_token = config.text("refresh-token")
+        if self._id_token is None and self._refresh_token is None:
+            raise config.error("refresh-token", "is not set, nor is id-token", "log in again")
+        self._issuer = ""
+        if self._refresh_token is not None:
+            self._issuer = config.address("idp-issuer-url", ("https", "http"))
+        self._tls = Tls(ca=config.pem("idp-certificate-authority"))
+
+    async def renew(self, *, refused: bool) -> Credential:
+        """Return the id token, refreshed if it has expired or was refused.
+
+        Raises:
+            KubeconfigError: The issuer gave none.
+        """
+        if self._id_token is None or refused or _life(self._id_token) <= _EARLY_SECONDS:
+            try:
+                async with asyncio.timeout(_DEADLINE_SECONDS):
+                    self._id_token = await self._refresh()
+            except TimeoutError:
+                raise self._error(f"did not answer within {_DEADLINE_SECONDS:g} s") from None
+            except (aiohttp.ClientError, OSError, msgspec.MsgspecError) as error:
+                # The kind only: the message may quote what was sent or came.
+                raise self._error(f"gave no token ({type(error).__name__})") from None
+        life = max(_life(self._id_token) - _EARLY_SECONDS, _EARLY_SECONDS)
+        return Credential(bearer(self._id_token, self._config.where), seconds=life)
+
+    async def _refresh(self) -> str:
+        if self._refresh_token is None:
+            raise self._config.error("refresh-token", "is not set", "log in again")
+        client_id = self._config.text("client-id") or ""
+        secret = self._config.text("client-secret")
+        form = {"grant_type": "refresh_token", "refresh_token": self._refresh_token}
+        headers = {}
+        if secret is None:
+            form["client_id"] = client_id
+        else:
+            pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}".encode()
+            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        context = make_context(self._tls)
+        connector = aiohttp.TCPConnector(ssl=context)
+        async with aiohttp.ClientSession(connector=connector, trust_env=True) as session:
+            async with session.get(f"{self._issuer}/.well-known/openid-configuration") as answer:
+                endpoint = msgspec.json.decode(await answer.read(), type=_Discovery).token_endpoint
+            async with session.post(endpoint, data=form, headers=headers) as answer:
+                tokens = msgspec.json.decode(await answer.read(), type=_Tokens)
+        if tokens.id_token is None:
+            raise self._error(f"gave no id token ({tokens.error or 'no error either'})")
+        self._refresh_token = tokens.refresh_token or self._refresh_token
+        return tokens.id_token
+
+    def _error(self, what: str) -> KubeconfigError:
+        return self._config.error("idp-issuer-url", f"{self._issuer} {what}", "log in again")
+
+
+def _life(token: str) -> float:
+    """Return the seconds until a token expires; infinite if it doesn't say."""
+    try:
+        claims = token.split(".")[1]
+        raw = base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4))
+        return msgspec.json.decode(raw, type=_Claims).exp - time.time()
+    except (IndexError, binascii.Error, ValueError, msgspec.MsgspecError):
+        return math.inf
