@@ -1,0 +1,93 @@
+"""A write and its answer: what one request changes is in the cache before the next read.
+
+`status`, `apply` and `delete` decide what to send; they send it from here. While a request is
+under way the cache holds back what its watch tells of the object, then takes the answer, so
+that the echo of the write is known as such (see `rws_operator.cache.merge`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, NamedTuple
+
+from rws_operator.resources.record import ObjectRecord, decode_record
+
+if TYPE_CHECKING:
+    from rws_operator.cache.informer import Informer, Write
+    from rws_operator.client import Client
+    from rws_operator.controller.form import Reference
+    from rws_operator.controller.reads import Reads
+
+MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+Explains = Callable[[ObjectRecord | None, ObjectRecord, int], bool]
+"""Whether an answer differs from the cached record by the write alone: before, after, status."""
+
+
+class Patch(NamedTuple):
+    """A PATCH of one object."""
+
+    body: bytes
+    content_type: str
+    params: Mapping[str, str]
+    subresource: str | None = None
+
+
+class Writes:
+    """Sends one controller's writes.
+
+    Args:
+        client: Sends them; fenced.
+        manager: The field manager.
+        reads: Finds the informer of an object.
+        writer: Who writes, as `Informer.writing` has it.
+    """
+
+    def __init__(self, client: Client, manager: str, reads: Reads, writer: Hashable) -> None:
+        self.client = client
+        self.manager = manager
+        self.reads = reads
+        self._writer = writer
+
+    def writing(
+        self, informer: Informer | None, reference: Reference
+    ) -> AbstractContextManager[Write | None]:
+        """Hold back what the watch tells of an object while it is written."""
+        if informer is None:
+            return nullcontext()
+        return informer.writing(reference.key, self._writer)
+
+    async def patch(self, reference: Reference, patch: Patch, explains: Explains) -> ObjectRecord:
+        """Send a patch and put its answer into the cache."""
+        kind, key = reference.kind, reference.key
+        informer = self.reads.informer(kind, key)
+        path = kind.path(key.namespace, key.name, patch.subresource)
+        with self.writing(informer, reference) as write:
+            answer = await self.client.request(
+                "PATCH",
+                path,
+                params=patch.params,
+                body=patch.body,
+                content_type=patch.content_type,
+            )
+            record = self.decode(answer.body, reference, informer)
+            if write is not None:
+                write.answered(record, explains(write.before, record, answer.status))
+        return record
+
+    async def read(self, reference: Reference) -> ObjectRecord:
+        """Read an object from the API server, past the cache.
+
+        Raises:
+            NotFound: There is none.
+        """
+        kind, key = reference.kind, reference.key
+        answer = await self.client.request("GET", kind.path(key.namespace, key.name))
+        return self.decode(answer.body, reference, self.reads.informer(kind, key))
+
+    def decode(self, body: bytes, reference: Reference, informer: Informer | None) -> ObjectRecord:
+        """Read an answer as the informer keeps its records."""
+        keep = informer is not None and informer.keep_own_fields
+        return decode_record(body, reference.kind, self.manager if keep else None)
