@@ -1,0 +1,26 @@
+# The image of an operator: docker build --build-arg APP=examples/backup -t backup-operator .
+# APP is a folder that holds a package named `app`. The image runs as nobody in particular (65532),
+# needs no writable file system and has neither pip nor a compiler.
+ARG PYTHON=3.12
+
+FROM python:${PYTHON}-slim AS build
+WORKDIR /src
+RUN python -m venv --without-pip /venv
+COPY requirements-runtime.lock ./
+RUN pip --python /venv/bin/python install --no-cache-dir --require-hashes -r requirements-runtime.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY rws_operator rws_operator
+RUN pip --python /venv/bin/python install --no-cache-dir --no-deps . \
+    && /venv/bin/python -m compileall -q /venv/lib
+
+FROM python:${PYTHON}-slim
+ARG APP=examples/backup
+RUN pip uninstall --yes --quiet --root-user-action=ignore pip
+COPY --from=build /venv /venv
+COPY ${APP}/app /srv/app
+WORKDIR /srv
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+EXPOSE 8080 9443
+ENTRYPOINT ["python", "-m", "app"]
+CMD ["serve"]
