@@ -29,7 +29,8 @@ from examples.backup.stage import (
     manifests,
     wait_for,
 )
-from rws_operator.testing.control_plane import ControlPlane, ControlPlaneError
+from rws_operator.testing.control_plane import ControlPlane
+from rws_operator.testing.errors import ControlPlaneError
 
 NAMESPACE = "backup-operator"
 LEASE_SECONDS = 15
@@ -100,8 +101,7 @@ class Demo:
         """Each Backup gets a CronJob, a status, a condition and an event."""
         with self.play.step("Create three Backups: CronJobs, status, conditions, events") as step:
             self.kubectl.show("apply", "-f", str((HERE / "backups.yaml").relative_to(Path.cwd())))
-            for name in ("orders", "users", "metrics"):
-                wait_for(f"Backup {name} ready", 15, lambda name=name: self.is_ready(name))
+            wait_for("three Backups ready", 15, self.are_ready)
             self.kubectl.show("get", "backups")
             self.kubectl.show("get", "cronjobs")
             condition = "{.status.conditions[?(@.type=='Ready')].message}"
@@ -111,6 +111,10 @@ class Demo:
             wait_for("an event of each Backup", 15, lambda: self.events("Scheduled") >= 3)
             self.kubectl.show("events", "--types=Normal")
             step.seen = "3 Backups ready, 3 CronJobs, 3 events"
+
+    def are_ready(self) -> bool:
+        """Whether all Backups are."""
+        return all(map(self.is_ready, ("orders", "users", "metrics")))
 
     def is_ready(self, name: str) -> bool:
         """Whether the operator reports the Backup's present schedule, and the CronJob has it."""
@@ -219,11 +223,14 @@ class Demo:
 
 def main() -> int:
     """Run the demo and return its exit code."""
-    keeper = None
-    if os.environ.get("KEEP", "") not in ("", "0"):
-        keeper = Keeper.fork()
-        if isinstance(keeper, int):
-            return keeper
+    if os.environ.get("KEEP", "") in ("", "0"):
+        return play(None)
+    keeper = Keeper.fork()
+    return keeper if isinstance(keeper, int) else play(keeper)
+
+
+def play(keeper: Keeper | None) -> int:
+    """Play the demo on a control plane of its own; a keeper leaves it up afterwards."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with contextlib.ExitStack() as stack:
         print(

@@ -1,5 +1,5 @@
 """Command line of the operator: ``python -m app``."""
 
-from app.backup import operator
+from .backup import operator
 
 operator.main()

@@ -33,7 +33,7 @@ class BackupStatus(Model):
 
     ready: bool = False
     schedule: str | None = None
-    conditions: list[Condition] = []  # noqa: RUF012 - a model copies its defaults
+    conditions: list[Condition] = []
 
 
 class Backup(
@@ -70,7 +70,7 @@ async def reconcile(backup: Backup, ctx: Context) -> Action:
     await ctx.apply_owned(backup, cron_job(backup))
     if backup.status.schedule != backup.spec.schedule:
         await ctx.event(backup, "Scheduled", f"backs up on {backup.spec.schedule}")
-    await ctx.set_condition(backup, "Ready", "True", "Scheduled", "the CronJob is up to date")
+    await ctx.set_condition(backup, "Ready", True, "Scheduled", "the CronJob is up to date")
     await ctx.patch_status(backup, {"ready": True, "schedule": backup.spec.schedule})
     return Action.await_change()
 

@@ -1,0 +1,80 @@
+"""A runtime for Kubernetes operators: declare an Operator, give it controllers, call `main`.
+
+The names that operators are written with; nothing else happens here. Beside them stand
+`rws_operator.client` (a client of one's own), `rws_operator.manifests` (what installs an
+operator), `rws_operator.errors` (every error) and `rws_operator.testing` (a real API server for
+tests), to be imported by those names.
+"""
+
+from rws_operator.client import Client, current_namespace, identity
+from rws_operator.controller.action import Action
+from rws_operator.controller.backoff import Backoff, backoff
+from rws_operator.controller.blocking import BlockingContext
+from rws_operator.controller.context import Context
+from rws_operator.controller.controller import Controller
+from rws_operator.controller.environment import Environment
+from rws_operator.controller.triggers import Watch
+from rws_operator.election import LeaderElector, LeaderHandle
+from rws_operator.errors import OperatorError, PermanentError, RetryAfter
+from rws_operator.metrics import metrics_text
+from rws_operator.operator import Operator, Runnable
+from rws_operator.resources import (
+    Column,
+    Condition,
+    CustomResource,
+    Duration,
+    Field,
+    IntOrString,
+    Kind,
+    ListType,
+    Model,
+    ObjectKey,
+    ObjectMeta,
+    OwnerReference,
+    PolicyRule,
+    Quantity,
+    Rule,
+    Scale,
+    kind_of,
+    kinds,
+)
+
+__all__ = [
+    "Action",
+    "Backoff",
+    "BlockingContext",
+    "Client",
+    "Column",
+    "Condition",
+    "Context",
+    "Controller",
+    "CustomResource",
+    "Duration",
+    "Environment",
+    "Field",
+    "IntOrString",
+    "Kind",
+    "LeaderElector",
+    "LeaderHandle",
+    "ListType",
+    "Model",
+    "ObjectKey",
+    "ObjectMeta",
+    "Operator",
+    "OperatorError",
+    "OwnerReference",
+    "PermanentError",
+    "PolicyRule",
+    "Quantity",
+    "RetryAfter",
+    "Rule",
+    "Runnable",
+    "Scale",
+    "Watch",
+    "backoff",
+    "current_namespace",
+    "identity",
+    "kind_of",
+    "kinds",
+    "metrics_text",
+]

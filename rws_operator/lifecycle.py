@@ -1,0 +1,292 @@
+"""One run of an Operator: what starts and stops, and in which order.
+
+    start   client → HTTP server → informers, recorder → election → controllers
+    stop    readiness falls → controllers drain → Lease released → events flushed
+            → election, recorder, informers → HTTP server → client
+
+Every part is required: when one ends that must not, all end, and `run` raises its error. A lost
+Lease ends the controllers at once, without a drain; the fence refuses their writes already.
+
+Invariants: no controller works before it may (`Environment.leading`); the Lease is released only
+after the last controller has ended; nothing started here outlives `run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from rws_operator.cache.informers import Informers
+from rws_operator.client import client as connect
+from rws_operator.client import identity
+from rws_operator.controller.environment import Environment
+from rws_operator.controller.events import Recorder
+from rws_operator.controller.openapi import Schemas
+from rws_operator.election import LeaderElector
+from rws_operator.errors import LeadershipLost, OperatorError
+from rws_operator.health import FirstSync, Health, task_is_alive
+from rws_operator.heartbeat import Heartbeat
+from rws_operator.server import Server
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Sequence
+    from typing import Any
+
+    from rws_operator.client import Client
+    from rws_operator.election.timing import Timing
+    from rws_operator.resources import Kind, PolicyRule
+
+log = logging.getLogger("rws_operator.operator")
+
+DRAIN_SECONDS = 30.0
+"""How long running reconciles may go on after a stop was asked for."""
+
+CUT_SECONDS = 5.0
+"""How long reconciles that were cancelled may take to end."""
+
+FLUSH_SECONDS = 2.0
+"""How long events may take to be published at the end."""
+
+
+class Runnable(Protocol):
+    """Anything an Operator runs while it leads: a Controller, or a loop of one's own."""
+
+    @property
+    def name(self) -> str:
+        """What logs and metrics call it; unique within an Operator."""
+
+    def rules(self) -> Iterable[PolicyRule]:
+        """The permissions it needs."""
+
+    def kinds(self) -> Iterable[Kind]:
+        """The kinds it serves."""
+
+    def bind(self, environment: Environment) -> None:
+        """Take what the Operator lends it; called once, before `run`."""
+
+    async def run(self) -> None:
+        """Wait for ``environment.leading``, then work until ``environment.stopping`` is set.
+
+        It must return then, within ``environment.drain_seconds``. Returning earlier, or raising,
+        ends the Operator. A cancellation means that the work must stop at once.
+        """
+
+
+@dataclass(frozen=True)
+class Election:
+    """How an Operator elects its leader.
+
+    Args:
+        namespace: The Lease's, None for the pod's own.
+        lease: The Lease's name.
+        timing: The durations.
+    """
+
+    namespace: str | None
+    lease: str
+    timing: Timing
+
+
+class Lifecycle:
+    """Runs an Operator's parts once.
+
+    Args:
+        name: The Operator's name.
+        runnables: Its controllers.
+        election: None to work without one.
+    """
+
+    def __init__(
+        self, name: str, runnables: Sequence[Runnable], *, election: Election | None
+    ) -> None:
+        self._name = name
+        self._runnables = runnables
+        self._election = election
+        self._elector: LeaderElector | None = None
+        self._leading = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._ending = asyncio.Event()
+        self._failures: list[Exception] = []
+        self._controllers: list[asyncio.Task[None]] = []
+        self._led = self._releasing = False
+
+    def stop(self) -> None:
+        """Ask `run` to end well."""
+        self._ending.set()
+
+    def has_lost_lease(self) -> bool:
+        """Whether it led, and may not write any more although it did not release the Lease."""
+        elector = self._elector
+        return (
+            elector is not None and self._led and not self._releasing and not elector.fence.is_open
+        )
+
+    async def run(
+        self, given: Client | None, *, http_port: int | None, kubeconfig: str | None
+    ) -> None:
+        """Start everything, wait for the end, stop everything.
+
+        Raises:
+            OperatorError: What ended it; an ExceptionGroup if several parts failed.
+        """
+        async with AsyncExitStack() as stack:
+            client = given
+            if client is None:
+                client = await stack.enter_async_context(await connect(kubeconfig))
+            self._elector = self._make_elector(client)
+            informers = Informers(client, self._name)
+            recorder = Recorder(client, self._name, identity())
+            environment = self._environment(client, informers, recorder)
+            for each in self._runnables:
+                each.bind(environment)
+            health = Health()
+            health.add_readiness(f"operator {self._name}", FirstSync(informers.unsynced))
+            health.add_note("watch", informers.failing)
+            async with asyncio.TaskGroup() as tasks:
+                await self._live(tasks, health, informers, recorder, http_port)
+        if self._failures:
+            raise _one_of(self._failures)
+
+    async def _live(
+        self,
+        tasks: asyncio.TaskGroup,
+        health: Health,
+        informers: Informers,
+        recorder: Recorder,
+        http_port: int | None,
+    ) -> None:
+        heartbeat = Heartbeat()
+        health.add_liveness("event loop", heartbeat.check)
+        serving = [self._start(tasks, "heartbeat", heartbeat.run())]
+        if http_port is not None:
+            server = Server("", http_port, health)
+            serving.append(self._start(tasks, "HTTP server", server.run()))
+        support = [
+            self._start(tasks, "informers", informers.run()),
+            self._start(tasks, "event recorder", recorder.run()),
+            *self._elect(tasks),
+        ]
+        for task in support:
+            health.add_liveness(task.get_name(), task_is_alive(task))
+        self._controllers = [self._start(tasks, each.name, each.run()) for each in self._runnables]
+        try:
+            await self._ending.wait()
+            health.drain()
+            await self._drain()
+        finally:
+            await self._cut()
+            await self._release()
+            if not self._is_lost():
+                await recorder.flush(FLUSH_SECONDS)
+            await _cancel(support)
+            await _cancel(serving)
+
+    def _start(
+        self, tasks: asyncio.TaskGroup, part: str, work: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
+        return tasks.create_task(self._guard(part, work), name=f"{self._name}: {part}")
+
+    async def _guard(self, part: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run a part; its end ends everything."""
+        try:
+            await work
+            if not self._ending.is_set():
+                raise OperatorError(
+                    f"operator {self._name}: {part} ended although nobody asked it to",
+                    remedy="a Runnable's run() returns once environment.stopping is set",
+                )
+        except LeadershipLost as error:
+            self._fail(part, error)
+            for task in self._controllers:
+                task.cancel()
+        except Exception as error:  # `run` raises it
+            self._fail(part, error)
+        finally:
+            self._ending.set()
+
+    def _fail(self, part: str, error: Exception) -> None:
+        log.error("a part failed, stopping", extra={"part": part, "error": error})
+        self._failures.append(error)
+
+    def _is_lost(self) -> bool:
+        return any(isinstance(failure, LeadershipLost) for failure in self._failures)
+
+    async def _drain(self) -> None:
+        """Let the controllers finish what they are at, unless the Lease is lost."""
+        if self._is_lost():
+            return
+        log.info("draining")
+        self._stopping.set()
+        if self._elector is not None:
+            self._elector.stop()
+        if self._controllers:
+            await asyncio.wait(self._controllers, timeout=DRAIN_SECONDS + CUT_SECONDS)
+
+    async def _cut(self) -> None:
+        """Cancel the controllers that are still at work, and wait a bounded time for them."""
+        await _cancel(self._controllers, CUT_SECONDS)
+
+    async def _release(self) -> None:
+        """Give the Lease back, unless something that was cut is still at work."""
+        if self._elector is not None and all(task.done() for task in self._controllers):
+            self._releasing = True
+            await self._elector.release()
+
+    def _make_elector(self, client: Client) -> LeaderElector | None:
+        if self._election is None:
+            return None
+        timing = self._election.timing
+        return LeaderElector(
+            client,
+            self._election.namespace or os.environ.get("POD_NAMESPACE") or client.config.namespace,
+            self._election.lease,
+            identity(),
+            lease_seconds=timing.lease_seconds,
+            renew_seconds=timing.renew_seconds,
+            retry_seconds=timing.retry_seconds,
+        )
+
+    def _elect(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        if self._elector is None:
+            self._leading.set()
+            return []
+        return [
+            self._start(tasks, "leader election", self._elector.run()),
+            tasks.create_task(self._lead(self._elector), name=f"{self._name}: leadership"),
+        ]
+
+    async def _lead(self, elector: LeaderElector) -> None:
+        with suppress(LeadershipLost):  # the elector itself tells
+            await elector.handle().wait_until_leader()
+            self._led = True
+            self._leading.set()
+
+    def _environment(self, client: Client, informers: Informers, recorder: Recorder) -> Environment:
+        fence = self._elector.fence if self._elector else None
+        return Environment(
+            operator=self._name,
+            identity=identity(),
+            client=client.fenced(fence) if fence else client,
+            informers=informers,
+            recorder=recorder,
+            schemas=Schemas(client),
+            fence=fence,
+            leading=self._leading,
+            stopping=self._stopping,
+            drain_seconds=DRAIN_SECONDS,
+        )
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]], seconds: float | None = None) -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=seconds)
+
+
+def _one_of(failures: list[Exception]) -> Exception:
+    return failures[0] if len(failures) == 1 else ExceptionGroup("several parts failed", failures)

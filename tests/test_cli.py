@@ -1,0 +1,229 @@
+"""The command line: what it prints, what it exits with, and that it always ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from typing import Any
+
+import pytest
+import yaml
+
+from rws_operator.cli import LOST_SECONDS, main
+from rws_operator.errors import ConfigurationError
+
+
+class Program:
+    """Stands for an Operator; notes what it was asked."""
+
+    name = "app"
+    default_image = "app:latest"
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.asked: dict[str, Any] = {}
+        self._error = error
+
+    def manifests(self, **arguments: Any) -> list[dict[str, Any]]:
+        """Answer one document, or raise."""
+        self.asked = arguments
+        if self._error:
+            raise self._error
+        return [{"kind": "Namespace"}]
+
+    async def run(self, **arguments: Any) -> None:
+        """End at once."""
+        self.asked = arguments
+        if self._error:
+            raise self._error
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def has_lost_lease(self) -> bool:
+        """There is no Lease."""
+        return False
+
+
+def test_a_bare_call_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """Somebody who types the program's name learns what it can do."""
+    assert main(Program(), []) == 0
+    printed = capsys.readouterr().out
+    assert "--manifests" in printed
+    assert "serve" in printed
+    assert "RWS_CONFIG_IMAGE" in printed
+
+
+def test_manifests_go_to_stdout_and_notes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is piped to kubectl is YAML and nothing else; the default image is pointed out."""
+    program = Program()
+    assert main(program, ["--manifests", "--namespace", "n", "--replicas", "3"]) == 0
+    printed = capsys.readouterr()
+    assert list(yaml.safe_load_all(printed.out)) == [{"kind": "Namespace"}]
+    assert printed.err == "note: no --image was given: the Deployment names app:latest\n"
+    assert program.asked == {"namespace": "n", "image": None, "replicas": 3}
+
+
+def test_options_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Deployment sets variables, and no arguments."""
+    monkeypatch.setenv("RWS_CONFIG_IMAGE", "i:1")
+    monkeypatch.setenv("RWS_CONFIG_HTTP_PORT", "0")
+    monkeypatch.setenv("RWS_CONFIG_KUBECONFIG", "k")
+    program = Program()
+    assert main(program, ["--manifests"]) == 0
+    assert program.asked["image"] == "i:1"
+
+
+@pytest.mark.parametrize("arguments", [["--manifests", "--image", "i"], ["--debug", "--manifests"]])
+def test_an_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """What, where and remedy stand in one line; a traceback only comes with --debug."""
+    error = ConfigurationError("Backup.spec:\n  no such field", remedy="name it")
+    assert main(Program(error), arguments) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines()[-1] == "error: Backup.spec: no such field: name it"
+    assert ("Traceback" in printed.err) == ("--debug" in arguments)
+
+
+def test_an_unknown_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """The message names the option; the exit code is click's 2."""
+    assert main(Program(), ["--manifest"]) == 2
+    assert "--manifest" in capsys.readouterr().err
+
+
+# What follows ends its process from a thread, so each runs in one of its own.
+
+PROGRAM = """
+import asyncio, sys, threading, time
+from rws_operator.cli import main
+from rws_operator.errors import ConfigurationError, LeadershipLost
+
+class Program:
+    name = "app"
+    default_image = "app:latest"
+    lost = False
+    def __init__(self):
+        self.stopped = asyncio.Event()
+    def manifests(self, **_):
+        return []
+    def stop(self):
+        self.stopped.set()
+    def has_lost_lease(self):
+        return self.lost
+    async def run(self, *, http_port, kubeconfig):
+        print("running", http_port, kubeconfig, flush=True)
+{body}
+
+sys.exit(main(Program(), ["serve", "--http-port", "0"]))
+"""
+
+
+class Process:
+    """A program whose `run` is the given body."""
+
+    def __init__(self, body: str) -> None:
+        source = PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), " " * 8))
+        self.popen = subprocess.Popen(
+            [sys.executable, "-c", source],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={k: v for k, v in os.environ.items() if not k.startswith("RWS_CONFIG_")},
+        )
+        assert self.popen.stdout is not None
+        assert self.popen.stdout.readline() == "running 0 None\n"
+        self.since = time.monotonic()
+
+    def end(self, seconds: float = 10.0) -> tuple[int, str, float]:
+        """Wait for the end; return exit code, standard error and how long it took."""
+        _, errors = self.popen.communicate(timeout=seconds)
+        return self.popen.returncode, errors, time.monotonic() - self.since
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, from when on time counts."""
+        self.since = time.monotonic()
+        self.popen.send_signal(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_asks_for_a_clean_stop(number: signal.Signals) -> None:
+    """The first signal stops the operator, which ends as it likes; the exit code is 0."""
+    process = Process("await self.stopped.wait(); await asyncio.sleep(0.5); print('clean')")
+    process.signal(number)
+    code, errors, took = process.end()
+    assert (code, "Traceback" in errors) == (0, False)
+    assert took >= 0.5
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    """Even a part that swallows cancellation can't hold it for long."""
+    process = Process("""
+        await self.stopped.wait()
+        print("stopping", flush=True)
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                pass
+    """)
+    process.signal(signal.SIGTERM)
+    assert process.popen.stdout is not None
+    assert process.popen.stdout.readline() == "stopping\n"
+    process.signal(signal.SIGTERM)
+    code, _, took = process.end()
+    assert code == 1
+    assert took < 4
+
+
+def test_errors_of_several_parts_are_a_line_each() -> None:
+    """A group is unfolded; the exit code is 1, without a traceback."""
+    process = Process("""
+        errors = [LeadershipLost("lost it"), ConfigurationError("bad", remedy="x")]
+        raise ExceptionGroup("several", errors)
+    """)
+    code, errors, _ = process.end()
+    assert code == 1
+    assert errors.splitlines() == ["error: lost it", "error: bad: x"]
+
+
+@pytest.mark.parametrize(
+    "hang",
+    ["await asyncio.to_thread(time.sleep, 60)", "time.sleep(60)"],
+    ids=["stuck thread", "blocked loop"],
+)
+def test_a_lost_lease_ends_the_process_whatever_hangs(hang: str) -> None:
+    """Neither a thread that can't be cancelled nor a blocked loop keeps the process alive."""
+    process = Process(f"""
+        self.lost = True
+        {hang}
+    """)
+    code, _, took = process.end()
+    assert code == 1
+    assert took < LOST_SECONDS + 0.8
+
+
+def test_a_bug_shows_its_traceback_even_if_something_hangs() -> None:
+    """What nobody can mend by reading one line is shown whole, before the process is ended."""
+    process = Process("""
+        asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
+        raise KeyError("a bug")
+    """)
+    code, errors, _ = process.end()
+    assert code == 1
+    assert "Traceback" in errors
+    assert "KeyError: 'a bug'" in errors
+
+
+def test_a_hanging_thread_does_not_delay_the_end() -> None:
+    """After the operator has ended, a thread that still works is left behind."""
+    process = Process("""
+        asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
+        raise LeadershipLost("lost it")
+    """)
+    code, errors, took = process.end()
+    assert code == 1
+    assert "error: lost it" in errors
+    assert took < 5
