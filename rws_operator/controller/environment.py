@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from rws_operator.controller.proof import Proofs
 from rws_operator.controller.threads import HandlerThreads
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Environment:
         informers: All informers of the operator.
         recorder: Publishes events.
         schemas: The API server's OpenAPI schemas, for the no-op proof of an apply.
+        proofs: What is remembered of answered applies.
         leading: Set while this replica may reconcile; always, without an election.
         stopping: Once set, controllers take no new key, let what runs end and return from `run`.
             (Cancelling `run` instead cuts the work at once: the Lease is lost.)
@@ -59,6 +61,7 @@ class Environment:
     informers: Informers
     recorder: Recorder
     schemas: Schemas
+    proofs: Proofs = field(default_factory=Proofs)
     fence: Fence | None = None
     leading: Leading = field(default_factory=_set_event)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)

@@ -8,11 +8,13 @@ locking is for, so it is logged at info. No object's name is ever a metric's lab
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rws_operator import metrics
+from rws_operator.controller.form import Reference
 from rws_operator.controller.handlers import HandlerExit
 from rws_operator.controller.outcome import Outcome, Verdict, explain
+from rws_operator.controller.regarding import object_reference
 from rws_operator.errors import Conflict
 
 if TYPE_CHECKING:
@@ -131,18 +133,7 @@ class Observer:
     def _record_event(self, verdict: Verdict, record: ObjectRecord, note: str) -> None:
         action = "Cleanup" if record.deleting else "Reconcile"
         reason = "InvalidObject" if verdict is Verdict.UNREADABLE else f"{action}Failed"
+        about = Reference(self._kind, record.key, record.uid, record.generation)
         self._recorder.record(
-            reference(record, self._kind), "Warning", reason, note, action, self._reporter
+            object_reference(about), "Warning", reason, note, action, self._reporter
         )
-
-
-def reference(record: ObjectRecord, kind: Kind) -> dict[str, Any]:
-    """An ObjectReference to a cached object, as an event's ``regarding``."""
-    wire = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "name": record.key.name,
-        "uid": record.uid,
-        "resourceVersion": record.resource_version,
-    }
-    return {**wire, "namespace": record.key.namespace} if record.key.namespace else wire

@@ -121,6 +121,11 @@ def explain(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
+    notes = getattr(error, "__notes__", ())
+    return f"{_bare_text(error)} ({'; '.join(notes)})" if notes else _bare_text(error)
+
+
+def _bare_text(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return f"{error.message}: " + "; ".join(explain(each) for each in error.exceptions)
     text = " ".join(str(error).split())

@@ -143,11 +143,13 @@ class MappedTrigger:
     def __call__(self, delta: Delta) -> None:
         """Map an object before and after a change."""
         key = either(delta).key
-        unmapped = self._unmapped.pop(key, None) or _Unmapped([])
-        if unmapped.timer is not None:
-            unmapped.timer.cancel()
-        unmapped.states += [state for state in (delta.old, delta.new) if state is not None]
-        self._map(key, unmapped, lane_of(delta))
+        states = [state for state in (delta.old, delta.new) if state is not None]
+        before = self._unmapped.pop(key, None)
+        if before is not None:
+            assert before.timer is not None
+            before.timer.cancel()
+            states = before.states + states
+        self._map(key, _Unmapped(states), lane_of(delta))
 
     def close(self) -> None:
         """Give up on mappings that wait for another try."""
@@ -157,20 +159,21 @@ class MappedTrigger:
         self._unmapped.clear()
 
     def _map(self, key: ObjectKey, unmapped: _Unmapped, lane: Lane) -> None:
-        failed = []
+        failed, error = [], None
         for state in unmapped.states:
             try:
                 targets = self._targets(state)
-            except Exception as error:
+            except Exception as raised:
                 failed.append(state)
-                self._report(key, error)
+                error = raised
             else:
                 for target in targets:
                     self._add(target, lane)
-        if failed:
-            self._retry_later(key, _Unmapped(failed, unmapped.failures + 1))
-        else:
+        if error is None:
             self._unmapped.pop(key, None)
+        else:
+            self._report(key, error)
+            self._retry_later(key, _Unmapped(failed, unmapped.failures + 1))
 
     def _targets(self, state: ObjectRecord) -> set[ObjectKey]:
         return {self._key(each, state) for each in _each(self._watch.to(self._read(state.raw)))}

@@ -1,0 +1,163 @@
+"""The threads of plain handlers: results, errors, bounds, and threads that hang."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rws_operator.controller.threads import HandlerThreads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def nothing() -> None:
+    """Stand in for what is told of a cut."""
+
+
+async def wait_for(check: Callable[[], bool]) -> None:
+    """Wait until something holds, at most 5 s."""
+    async with asyncio.timeout(5):
+        while not check():
+            await asyncio.sleep(0.005)
+
+
+async def test_returns_and_raises_what_the_function_does() -> None:
+    """Results and errors of every sort come back to the caller; the thread lives on."""
+    threads = HandlerThreads(size=1)
+    assert await threads.run(lambda: 1 + 1, on_cut=nothing) == 2
+    for error in (ValueError("x"), SystemExit(3), KeyboardInterrupt(), StopIteration()):
+
+        def fail(error: BaseException = error) -> None:
+            raise error
+
+        expected = RuntimeError if isinstance(error, StopIteration) else type(error)
+        with pytest.raises(expected):
+            await threads.run(fail, on_cut=nothing)
+    assert await threads.run(threading.get_ident, on_cut=nothing) != threading.get_ident()
+
+
+async def test_no_more_threads_than_its_size() -> None:
+    """Further calls wait for a thread, and each gets one in the end."""
+    threads = HandlerThreads(size=3)
+    running, most, lock = 0, 0, threading.Lock()
+
+    def work() -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02)
+        with lock:
+            running -= 1
+
+    await asyncio.gather(*(threads.run(work, on_cut=nothing) for _ in range(12)))
+    assert most == 3
+
+
+async def test_threads_are_used_again() -> None:
+    """Calls one after another share one thread."""
+    threads = HandlerThreads(size=8)
+    idents = set()
+    for _ in range(20):
+        idents.add(await threads.run(threading.get_ident, on_cut=nothing))
+        await asyncio.sleep(0.002)
+    assert len(idents) <= 2
+
+
+async def test_cut_call_is_waited_for_and_replaced() -> None:
+    """A cut call ends only when its thread does; meanwhile another thread takes its place."""
+    threads = HandlerThreads(size=1, spare=1)
+    go_on, started, cut = threading.Event(), threading.Event(), []
+
+    def hang() -> None:
+        started.set()
+        go_on.wait(10)
+
+    task = asyncio.create_task(threads.run(hang, on_cut=lambda: cut.append(True)))
+    await wait_for(started.is_set)
+    waiting = asyncio.create_task(threads.run(lambda: "ran", on_cut=nothing))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    task.cancel()
+    async with asyncio.timeout(5):
+        assert await waiting == "ran"
+    assert cut == [True]
+    assert not task.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_second_cancellation_is_delivered_at_once() -> None:
+    """At the end of the loop a thread that hangs holds up nothing."""
+    threads = HandlerThreads(size=1)
+    go_on, started = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        started.set()
+        go_on.wait(10)
+
+    task = asyncio.create_task(threads.run(hang, on_cut=nothing))
+    await wait_for(started.is_set)
+    task.cancel()
+    await asyncio.sleep(0.02)
+    assert not task.done()
+    task.cancel()
+    async with asyncio.timeout(1):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    go_on.set()
+    await wait_for(lambda: threads._hanging == 0)
+
+
+async def test_call_cut_before_it_started_never_runs() -> None:
+    """A call that waited for a thread in vain is dropped."""
+    threads = HandlerThreads(size=1, spare=0)
+    go_on, started, ran = threading.Event(), threading.Event(), []
+
+    def hang() -> None:
+        started.set()
+        go_on.wait(10)
+
+    first = asyncio.create_task(threads.run(hang, on_cut=nothing))
+    await wait_for(started.is_set)
+    second = asyncio.create_task(threads.run(lambda: ran.append(True), on_cut=nothing))
+    await asyncio.sleep(0.02)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    go_on.set()
+    await first
+    await threads.run(nothing, on_cut=nothing)
+    assert ran == []
+
+
+async def test_hanging_threads_are_bounded_too() -> None:
+    """Not more than `spare` threads stand in for hanging ones."""
+    threads = HandlerThreads(size=1, spare=2)
+    go_on = threading.Event()
+    tasks = []
+    for _ in range(3):
+        started = threading.Event()
+
+        def hang(started: threading.Event = started) -> None:
+            started.set()
+            go_on.wait(10)
+
+        tasks.append(asyncio.create_task(threads.run(hang, on_cut=nothing)))
+        await wait_for(started.is_set)
+        tasks[-1].cancel()
+        await asyncio.sleep(0.01)
+    stopped = asyncio.create_task(threads.run(nothing, on_cut=nothing))
+    await asyncio.sleep(0.05)
+    assert not stopped.done()
+    go_on.set()
+    async with asyncio.timeout(5):
+        await stopped
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await wait_for(lambda: threads._threads <= 3)

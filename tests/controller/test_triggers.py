@@ -1,0 +1,185 @@
+"""From a change to the keys that must run: pure, but for the retries in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from rws_operator.cache.delta import Delta
+from rws_operator.controller.triggers import MappedTrigger, Watch, is_urgent, owners_of
+from rws_operator.metrics import metrics_text
+from rws_operator.queue import Lane
+from rws_operator.resources import Kind, ObjectKey, kinds
+from rws_operator.resources.record import ObjectRecord, decode_record
+
+WIDGET = Kind("example.com/v1", "Widget", "widgets")
+CLUSTER_WIDGET = Kind("example.com/v1", "Widget", "widgets", namespaced=False)
+
+
+def record(name: str = "a", namespace: str | None = "ns", **metadata: Any) -> ObjectRecord:
+    """A record as the cache has it."""
+    given = {"name": name, "namespace": namespace, "uid": "u", "resourceVersion": "1"} | metadata
+    wire = {"apiVersion": "v1", "kind": "Secret", "metadata": given}
+    return decode_record(json.dumps(wire).encode(), kinds.Secret)
+
+
+def owner(kind: str = "Widget", version: str = "example.com/v1", name: str = "w") -> dict[str, str]:
+    """An owner reference on the wire."""
+    return {"apiVersion": version, "kind": kind, "name": name, "uid": "o"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "urgent"),
+    [
+        (None, {"generation": 1}, True),
+        ({"generation": 1}, None, True),
+        ({"generation": 1}, {"generation": 2}, True),
+        ({"generation": 1}, {"generation": 1, "resourceVersion": "2"}, False),
+        ({"generation": 1}, {"generation": 1, "labels": {"a": "b"}}, False),
+        ({"generation": 1}, {"generation": 1, "uid": "other"}, True),
+        ({"generation": 1}, {"generation": 1, "deletionTimestamp": "2026-01-01T00:00:00Z"}, True),
+        ({}, {"resourceVersion": "2"}, True),
+    ],
+)
+def test_what_ends_a_back_off(old: Any, new: Any, urgent: bool) -> None:
+    """A new spec, a deletion or another object does; status and metadata do not."""
+    before, after = (None if each is None else record(**each) for each in (old, new))
+    assert is_urgent(Delta(before, after)) is urgent
+
+
+def test_every_owner_of_our_kind_whatever_its_version() -> None:
+    """Each reference of our group and kind counts; other kinds and groups don't."""
+    child = record(
+        ownerReferences=[
+            owner(name="one"),
+            owner(name="older", version="example.com/v1beta1"),
+            owner(name="foreign", version="other.com/v1"),
+            owner(name="job", kind="Job"),
+        ]
+    )
+    assert owners_of(Delta(None, child), WIDGET) == {
+        ObjectKey("ns", "one"),
+        ObjectKey("ns", "older"),
+    }
+
+
+def test_owners_before_and_after_the_change() -> None:
+    """A child that changes hands runs both; a deleted one runs its last owner."""
+    old, new = record(ownerReferences=[owner(name="x")]), record(ownerReferences=[owner(name="y")])
+    assert owners_of(Delta(old, new), WIDGET) == {ObjectKey("ns", "x"), ObjectKey("ns", "y")}
+    assert owners_of(Delta(old, None), WIDGET) == {ObjectKey("ns", "x")}
+
+
+def test_namespace_comes_from_the_owners_scope() -> None:
+    """A cluster-scoped owner of a namespaced child has a key without namespace."""
+    child = record(ownerReferences=[owner()])
+    assert owners_of(Delta(None, child), CLUSTER_WIDGET) == {ObjectKey("", "w")}
+
+
+class Queued:
+    """What a mapping named, in order."""
+
+    def __init__(self) -> None:
+        self.keys: list[ObjectKey] = []
+        self.lanes: list[Lane] = []
+
+    def add(self, key: ObjectKey, lane: Lane) -> None:
+        """Stand in for the queue."""
+        self.keys.append(key)
+        self.lanes.append(lane)
+
+
+def mapped(to: Any, delta: Delta, kind: Kind = WIDGET) -> Queued:
+    """Run one delta through a mapping."""
+    queued = Queued()
+    MappedTrigger(Watch(kinds.Secret, to=to), kind, "mapped", queued.add)(delta)
+    return queued
+
+
+@pytest.mark.parametrize(
+    ("named", "keys"),
+    [
+        (None, []),
+        ([], []),
+        ("w", [("ns", "w")]),
+        (ObjectKey("x", "w"), [("x", "w")]),
+        (["a", "b"], [("ns", "a"), ("ns", "b")]),
+        ([("x", "a")], [("x", "a")]),
+        ({"metadata": {"name": "w", "namespace": "x"}}, [("x", "w")]),
+        ((name for name in ["g"]), [("ns", "g")]),
+    ],
+)
+def test_what_a_mapping_may_name(named: Any, keys: list[tuple[str, str]]) -> None:
+    """Names, pairs, keys and objects, one or many, or nothing."""
+    assert sorted(mapped(lambda _: named, Delta(None, record())).keys) == keys
+
+
+def test_mapping_sees_old_and_new() -> None:
+    """Whoever was concerned before the change runs too, each once."""
+    old, new = record(labels={"for": "x"}), record(labels={"for": "y"})
+    queued = mapped(lambda secret: secret["metadata"]["labels"]["for"], Delta(old, new))
+    assert sorted(queued.keys) == [("ns", "x"), ("ns", "y")]
+
+
+def test_mapping_to_a_cluster_scoped_kind() -> None:
+    """The changed object's namespace is no part of a cluster-scoped object's key."""
+    assert mapped(lambda _: "w", Delta(None, record()), CLUSTER_WIDGET).keys == [("", "w")]
+
+
+def test_first_list_goes_to_the_low_lane() -> None:
+    """What is only listed waits behind what changed."""
+    delta = Delta(None, record(), initial=True)
+    assert mapped(lambda _: "w", delta).lanes == [Lane.LOW]
+
+
+@pytest.mark.virtual_time
+async def test_raising_mapping_is_tried_again_until_it_succeeds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Neither the state before nor the newest one is lost; failures are counted and logged."""
+    broken, seen = True, []
+
+    def to(secret: dict[str, Any]) -> str:
+        seen.append(secret["metadata"]["name"])
+        if broken:
+            raise ValueError("the mapping's own bug")
+        return str(secret["metadata"]["labels"]["for"])
+
+    queued = Queued()
+    trigger = MappedTrigger(Watch(kinds.Secret, to=to), WIDGET, "raising", queued.add)
+    states = [record(labels={"for": name}) for name in "abcdef"]
+    for old, new in itertools.pairwise(states):
+        trigger(Delta(old, new))
+    assert queued.keys == []
+    broken = False
+    await asyncio.sleep(2)
+    assert set(queued.keys) == {("ns", "a"), ("ns", "f")}
+    assert "the mapping's own bug" in caplog.text
+    assert 'rws_watch_mapping_errors_total{controller="raising"}' in metrics_text()
+    calls = len(seen)
+    await asyncio.sleep(1000)
+    assert len(seen) == calls
+
+
+@pytest.mark.virtual_time
+async def test_mapping_retries_back_off() -> None:
+    """A mapping that goes on raising is called ever less often, and not after the end."""
+    calls = []
+
+    def to(_: object) -> str:
+        calls.append(asyncio.get_running_loop().time())
+        raise ValueError
+
+    trigger = MappedTrigger(Watch(kinds.Secret, to=to), WIDGET, "backing-off", Queued().add)
+    trigger(Delta(None, record()))
+    await asyncio.sleep(100)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(calls)]
+    assert 5 <= len(gaps) <= 8
+    assert all(later > earlier for earlier, later in itertools.pairwise(gaps))
+    trigger.close()
+    await asyncio.sleep(1000)
+    assert len(calls) == len(gaps) + 1
