@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rws_operator.testing.control_plane import ControlPlane
 
 _HAS_FAILED = pytest.StashKey[bool]()
-_MISSING = pytest.StashKey["ProgramsNotFound"]()
+_MISSING = pytest.StashKey[Exception]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
