@@ -92,7 +92,7 @@ class ApiError(OperatorError):
     def retry_after(self) -> float | None:
         """Seconds the server asks to wait, or None."""
         seconds = self.details.get("retryAfterSeconds")
-        return float(seconds) if seconds else None
+        return None if seconds is None else float(seconds)
 
     @property
     def causes(self) -> list[Mapping[str, Any]]:

@@ -80,6 +80,8 @@ def _words(error: BaseException) -> str:
         return error.reason.replace("_", " ").lower()
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "closed by the server"
+    if isinstance(error, HttpProcessingError):
+        return "what it answers is no HTTP"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return str(error) or type(error).__name__
+    return " ".join(str(error).split()) or type(error).__name__

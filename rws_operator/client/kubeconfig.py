@@ -55,7 +55,7 @@ class Kubeconfig:
         if self.current_context is None:
             self.current_context = top.text("current-context")
         for section, entries in self.entries.items():
-            items = top.fields.get(section) or ()
+            items = top.fields.get(section) or []
             if not isinstance(items, list):
                 raise top.error(section, "is not a list", "see kubectl config view")
             for item in items:
@@ -231,8 +231,8 @@ def _cluster_info(cluster: Entry) -> dict[str, Any]:
 
 
 def _groups(user: Entry) -> tuple[str, ...]:
-    groups = user.fields.get("as-groups") or ()
-    if not isinstance(groups, list) and groups:
+    groups = user.fields.get("as-groups") or []
+    if not isinstance(groups, list):
         raise user.error("as-groups", "is not a list", "write a list of group names")
     if groups and user.text("as") is None:
         raise user.error("as-groups", "is set without as", "name the user to act as")

@@ -47,6 +47,9 @@ _KEEP_SECONDS = 30.0
 _READ_BUFFER = 2**18
 """Bytes that may wait to be read before the socket is paused."""
 
+_WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
+"""Verbs whose requests say how long their body is even where there is none."""
+
 _NO_TIMEOUT = aiohttp.ClientTimeout()
 
 
@@ -207,7 +210,9 @@ class Transport:
         return self._route
 
     def _head(self, method: str, target: str, headers: str, body: bytes | None) -> bytes:
-        length = "" if body is None else f"Content-Length: {len(body)}\r\n"
+        length = ""
+        if body is not None or method in _WITH_BODY:
+            length = f"Content-Length: {len(body or b'')}\r\n"
         head = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._fixed}\r\n{headers}{length}\r\n"
         return head.encode("latin-1")
 
