@@ -27,6 +27,7 @@ check: $(STAMP)
 	@ci/check
 
 setup: $(STAMP)
+	@echo "set up: $(VENV)"
 
 $(STAMP): requirements.lock pyproject.toml
 	@ci/setup
