@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -108,7 +109,7 @@ class Kubectl:
         Raises:
             NotSeen: It failed, or was not refused where ``refused`` says that it must be.
         """
-        shown = " ".join(f"'{word}'" if set(word) & set(" {}*") else word for word in arguments)
+        shown = shlex.join(arguments)
         print(f"   $ {'… | ' if stdin else ''}kubectl {shown}")
         answer = self.run(*arguments, stdin=stdin)
         output = (answer.stdout + answer.stderr).strip()
