@@ -11,7 +11,6 @@ children once (`reconciles.labels(name)`) and keeps them.
 
 from __future__ import annotations
 
-
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
