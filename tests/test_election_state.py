@@ -1,7 +1,9 @@
 """The election's rules, decided without I/O on clocks that the test sets."""
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rws_operator.election.fence import LeaseFence
-from rws_operator.election.lease import Lease, LeaseRecord, decode_lease, micro_time, new_lease
+from rws_operator.election.lease import Lease, LeaseRecord, decode_lease, micro_time
 from rws_operator.election.state import Create, Election, Lost, Phase, Renew, Take, Wait
 from rws_operator.election.timing import Timing
 from rws_operator.errors import ConfigurationError, DecodeError, LeadershipLost
@@ -19,10 +21,12 @@ HOUR = 3600.0
 
 
 def lease_of(record: LeaseRecord, version: int = 1) -> Lease:
+    """A Lease with a record, as the server would have it at a resource version."""
     return Lease(record, str(version), {"metadata": {"resourceVersion": str(version)}})
 
 
 def held(holder: str, version: int = 1, *, seconds: int | None = 15, renew: str = "r1") -> Lease:
+    """A Lease that somebody holds."""
     return lease_of(LeaseRecord(holder, seconds, "a", renew, 3), version)
 
 
@@ -38,12 +42,12 @@ def leading(at: float = 100.0, timing: Timing | None = None) -> Election:
     return election
 
 
-def test_nothing_is_done_before_the_lease_was_read():
+def test_nothing_is_done_before_the_lease_was_read() -> None:
     """A replica that knows nothing of the Lease writes nothing."""
     assert Election("me", Timing()).decide(0, WALL) == Wait(None)
 
 
-def test_a_missing_lease_is_created_with_no_transition():
+def test_a_missing_lease_is_created_with_no_transition() -> None:
     """A new Lease starts at 0 transitions, as client-go's does."""
     election = Election("me", Timing(lease_seconds=20))
     election.saw_none(0, "7")
@@ -51,7 +55,7 @@ def test_a_missing_lease_is_created_with_no_transition():
     assert election.decide(0, WALL) == Create(LeaseRecord("me", 20, now, now, 0))
 
 
-def test_a_released_lease_is_taken_at_once():
+def test_a_released_lease_is_taken_at_once() -> None:
     """A Lease without holder is free, whatever its duration and times say."""
     election = Election("me", Timing())
     election.saw(held(""), now=50)
@@ -62,7 +66,7 @@ def test_a_released_lease_is_taken_at_once():
 
 
 @pytest.mark.parametrize(("theirs", "expected"), [(15, 15), (60, 60), (3, 3), (None, 15)])
-def test_expiry_takes_the_holders_own_duration(theirs, expected):
+def test_expiry_takes_the_holders_own_duration(theirs: int | None, expected: int) -> None:
     """Other replicas may run with other settings: the holder's duration counts, if it has one."""
     election = Election("me", Timing())
     election.saw(held("other", seconds=theirs), now=50)
@@ -71,7 +75,7 @@ def test_expiry_takes_the_holders_own_duration(theirs, expected):
 
 
 @pytest.mark.parametrize("skew", [-HOUR, HOUR])
-def test_expiry_does_not_depend_on_any_wall_clock(skew):
+def test_expiry_does_not_depend_on_any_wall_clock(skew: float) -> None:
     """A holder whose clock is an hour off is neither robbed nor waited for longer."""
     election = Election("me", Timing())
     election.saw(held("other", renew=micro_time(WALL + skew)), now=50)
@@ -79,7 +83,7 @@ def test_expiry_does_not_depend_on_any_wall_clock(skew):
     assert isinstance(election.decide(65, WALL), Take)
 
 
-def test_only_a_changed_record_starts_the_term_anew():
+def test_only_a_changed_record_starts_the_term_anew() -> None:
     """A foreign annotation or a repeated read is no sign of life; a renewal is."""
     election = Election("me", Timing())
     election.saw(held("other", 1), now=50)
@@ -89,7 +93,7 @@ def test_only_a_changed_record_starts_the_term_anew():
     assert election.decide(70, WALL) == Wait(77)
 
 
-def test_a_deleted_lease_is_no_release():
+def test_a_deleted_lease_is_no_release() -> None:
     """The holder of a deleted Lease may not know yet: it is given its term from then on."""
     election = Election("me", Timing())
     election.saw(held("other", 1), now=50)
@@ -99,7 +103,7 @@ def test_a_deleted_lease_is_no_release():
     assert isinstance(election.decide(75, WALL), Create)
 
 
-def test_a_lease_deleted_after_its_release_is_free():
+def test_a_lease_deleted_after_its_release_is_free() -> None:
     """Nobody held it, so nobody is waited for."""
     election = Election("me", Timing())
     election.saw(held("", 1), now=50)
@@ -107,7 +111,7 @@ def test_a_lease_deleted_after_its_release_is_free():
     assert isinstance(election.decide(60, WALL), Create)
 
 
-def test_an_older_answer_is_ignored():
+def test_an_older_answer_is_ignored() -> None:
     """An answer that was overtaken by a later one takes nothing back."""
     election = Election("me", Timing())
     election.saw(held("other", 9, renew="r9"), now=50)
@@ -116,7 +120,7 @@ def test_an_older_answer_is_ignored():
     assert election.holder == "other"
 
 
-def test_a_failed_try_waits_for_the_retry():
+def test_a_failed_try_waits_for_the_retry() -> None:
     """A replica does not hammer the API server with claims."""
     election = Election("me", Timing())
     election.saw(held(""), now=50)
@@ -126,7 +130,7 @@ def test_a_failed_try_waits_for_the_retry():
     assert election.decide(50.1, WALL) == Wait(52)
 
 
-def test_own_claim_whose_answer_got_lost_is_taken_for_own():
+def test_own_claim_whose_answer_got_lost_is_taken_for_own() -> None:
     """A timed-out request may have been done; its record says so."""
     election = Election("me", Timing())
     election.saw(held(""), now=50)
@@ -140,21 +144,21 @@ def test_own_claim_whose_answer_got_lost_is_taken_for_own():
     assert again.record.transitions == decision.record.transitions
 
 
-def test_another_replica_of_the_same_identity_is_waited_for():
+def test_another_replica_of_the_same_identity_is_waited_for() -> None:
     """An identity that two replicas share by mistake does not make two leaders."""
     election = Election("me", Timing())
     election.saw(held("me"), now=50)
     assert election.decide(50, WALL) == Wait(65)
 
 
-def test_a_replica_of_the_same_identity_that_took_over_ends_leadership():
+def test_a_replica_of_the_same_identity_that_took_over_ends_leadership() -> None:
     """Identity alone does not make a Lease ours: the acquire time tells."""
     election = leading(at=100)
     election.saw(held("me", 5), now=101)
     assert isinstance(election.decide(101, WALL), Lost)
 
 
-def test_the_renewal_keeps_everything_but_the_renew_time():
+def test_the_renewal_keeps_everything_but_the_renew_time() -> None:
     """A renewal moves the renew time only, each retry_seconds after the last was sent."""
     election = leading(at=100)
     assert election.decide(101.9, WALL) == Wait(102)
@@ -167,7 +171,7 @@ def test_the_renewal_keeps_everything_but_the_renew_time():
     )
 
 
-def test_the_deadline_counts_from_before_the_request_was_sent():
+def test_the_deadline_counts_from_before_the_request_was_sent() -> None:
     """A slow answer gives no longer leave to write."""
     election = leading(at=100)
     decision = election.decide(102, WALL)
@@ -179,7 +183,7 @@ def test_the_deadline_counts_from_before_the_request_was_sent():
     assert isinstance(election.decide(112, WALL), Lost)
 
 
-def test_an_answer_after_the_deadline_does_not_revive():
+def test_an_answer_after_the_deadline_does_not_revive() -> None:
     """Who was silent past the deadline is out, even if the server says yes later."""
     election = leading(at=100)
     decision = election.decide(102, WALL)
@@ -191,7 +195,7 @@ def test_an_answer_after_the_deadline_does_not_revive():
     assert election.phase is Phase.LOST
 
 
-def test_a_claim_answered_after_its_own_deadline_does_not_lead():
+def test_a_claim_answered_after_its_own_deadline_does_not_lead() -> None:
     """A claim that took longer than the renew deadline gives no leadership at all."""
     election = Election("me", Timing())
     election.saw_none(0, "1")
@@ -212,21 +216,23 @@ def test_a_claim_answered_after_its_own_deadline_does_not_lead():
     ],
     ids=["deleted", "not found", "taken", "released by someone"],
 )
-def test_a_lease_that_is_gone_or_anothers_is_lost_at_once(happens):
+def test_a_lease_that_is_gone_or_anothers_is_lost_at_once(
+    happens: Callable[[Election], None],
+) -> None:
     """A leader stops at the first sight of it, not at the deadline."""
     election = leading(at=100)
     happens(election)
     assert isinstance(election.decide(101, WALL), Lost)
 
 
-def test_a_stale_absence_does_not_end_leadership():
+def test_a_stale_absence_does_not_end_leadership() -> None:
     """A list that was answered before our create says nothing about now."""
     election = leading(at=100)
     election.saw_none(0, "1")
     assert election.phase is Phase.LEADING
 
 
-def test_unanswered_claims_are_forgotten_after_a_while():
+def test_unanswered_claims_are_forgotten_after_a_while() -> None:
     """An outage of days must not fill the memory with claims."""
     election = Election("me", Timing())
     election.saw_none(0, "1")
@@ -240,7 +246,7 @@ def test_unanswered_claims_are_forgotten_after_a_while():
 # --- the fence ------------------------------------------------------------------------------------
 
 
-def test_the_fence_follows_its_clock_alone():
+def test_the_fence_follows_its_clock_alone() -> None:
     """Open from the first accepted request to the deadline, and never again once closed."""
     now = [0.0]
     fence = LeaseFence(lambda: now[0])
@@ -262,19 +268,22 @@ def test_the_fence_follows_its_clock_alone():
 # --- the wire -------------------------------------------------------------------------------------
 
 
-def test_times_on_the_wire_are_utc_with_microseconds():
+def test_times_on_the_wire_are_utc_with_microseconds() -> None:
     """MicroTime has exactly six digits and a Z."""
     assert micro_time(0) == "1970-01-01T00:00:00.000000Z"
     assert micro_time(1.5) == "1970-01-01T00:00:01.500000Z"
 
 
-def test_a_replace_keeps_what_others_put_into_the_lease():
+def test_a_replace_keeps_what_others_put_into_the_lease() -> None:
     """Labels, annotations and fields of later versions survive; managedFields are not sent."""
     wire = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {
-            "name": "l", "resourceVersion": "4", "labels": {"a": "b"}, "managedFields": [{}],
+            "name": "l",
+            "resourceVersion": "4",
+            "labels": {"a": "b"},
+            "managedFields": [{}],
         },
         "spec": {"holderIdentity": "x", "strategy": "OldestEmulationVersion"},
     }
@@ -287,7 +296,7 @@ def test_a_replace_keeps_what_others_put_into_the_lease():
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"metadata":{}}', b'{"spec":3}'])
-def test_what_is_no_lease_is_a_decode_error(body):
+def test_what_is_no_lease_is_a_decode_error(body: bytes) -> None:
     """A broken answer is an error of our own type, so that it is retried."""
     with pytest.raises(DecodeError):
         decode_lease(body)
@@ -298,9 +307,17 @@ def test_what_is_no_lease_is_a_decode_error(body):
 
 @pytest.mark.parametrize(
     "durations",
-    [(15, 15, 2), (15, 10, 10), (0, 10, 2), (15, 10, 0), (15, 10.5, 2), (15, "10", 2), (3, 2, True)],
+    [
+        (15, 15, 2),
+        (15, 10, 10),
+        (0, 10, 2),
+        (15, 10, 0),
+        (15, 10.5, 2),
+        (15, "10", 2),
+        (3, 2, True),
+    ],
 )
-def test_durations_that_make_no_election_are_refused(durations):
+def test_durations_that_make_no_election_are_refused(durations: tuple[Any, ...]) -> None:
     """The order retry < renew < lease is what the safety rests on; the wire has whole seconds."""
     with pytest.raises(ConfigurationError, match="seconds"):
         Timing(*durations)
@@ -318,6 +335,7 @@ class Server:
     accepted: list[tuple[float, str]] = field(default_factory=list)
 
     def write(self, decision: Create | Take | Renew, now: float) -> Lease | None:
+        """Do a write if it is not stale."""
         if isinstance(decision, Create):
             if self.lease is not None:
                 return None
@@ -339,14 +357,15 @@ class Replica:
     fence: LeaseFence = field(init=False)
     down_until: float = 0.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.fence = LeaseFence(lambda: self.now[0])
 
-    def step(self, server: Server, random: random.Random, loss: float) -> None:
+    def step(self, server: Server, rng: random.Random, loss: float) -> None:
+        """Look at the Lease and carry out what is decided; each message may get lost."""
         now = self.now[0]
         if now < self.down_until or self.election.phase is Phase.LOST:
             return
-        if random.random() >= loss:
+        if rng.random() >= loss:
             if server.lease is None:
                 self.election.saw_none(now, str(server.version))
             else:
@@ -356,10 +375,10 @@ class Replica:
             self.fence.close(decision.reason)
         elif not isinstance(decision, Wait):
             self.election.trying(decision, now)
-            if random.random() < loss:
+            if rng.random() < loss:
                 return
             lease = server.write(decision, now)
-            if lease is None or random.random() < loss:
+            if lease is None or rng.random() < loss:
                 return
             self.election.accepted(lease, now, now)
             if self.election.phase is Phase.LEADING:
@@ -371,9 +390,8 @@ TIMINGS = [Timing(), Timing(6, 4, 1), Timing(60, 40, 5), Timing(3, 2, 1)]
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), loss=st.sampled_from([0.0, 0.2, 0.5]))
-def test_never_two_open_fences(seed, loss):
-    """Wall clocks an hour apart, different durations, lost messages, stops and a deleted Lease:
-    at no moment may two replicas write."""
+def test_never_two_open_fences(seed: int, loss: float) -> None:
+    """Whatever clocks, durations, losses, stops and deletions do: one replica may write."""
     rng = random.Random(seed)
     now, server = [0.0], Server()
     replicas = [
@@ -401,7 +419,7 @@ def test_never_two_open_fences(seed, loss):
 
 
 @pytest.mark.parametrize("skew", [-HOUR, 0.0, HOUR])
-def test_a_silent_holder_is_replaced_within_its_lease_and_a_retry(skew):
+def test_a_silent_holder_is_replaced_within_its_lease_and_a_retry(skew: float) -> None:
     """Takeover needs the holder's duration, no less and hardly more."""
     now, server, rng = [0.0], Server(), random.Random(1)
     first = Replica(Election("first", Timing(6, 4, 1)), 0.0, now)

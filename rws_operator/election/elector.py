@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from rws_operator import metrics
 from rws_operator.election.fence import Clock, LeaseFence, steady_clock
 from rws_operator.election.handle import LeaderHandle, Leadership
-from rws_operator.election.lease import Lease
 from rws_operator.election.permissions import check_permissions
 from rws_operator.election.reader import LeaseReader
 from rws_operator.election.requests import LeaseRequests
@@ -38,6 +37,7 @@ from rws_operator.errors import (
 
 if TYPE_CHECKING:
     from rws_operator.client import Client
+    from rws_operator.election.lease import Lease
 
 log = logging.getLogger("rws_operator.election")
 
@@ -197,9 +197,12 @@ class LeaderElector:
                 await self._wake.wait()
 
     def _saw_something(self) -> None:
-        """The reader told the election something new; a loss must not wait for the loop."""
+        """The reader told the election something new; a loss must not wait for the loop.
+
+        The echo of our own release may come before its answer, and is no loss.
+        """
         decision = self._decide()
-        if isinstance(decision, Lost):
+        if isinstance(decision, Lost) and not self._releasing:
             self._lose(decision.reason)
         self._wake.set()
 

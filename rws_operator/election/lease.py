@@ -104,7 +104,7 @@ def read_lease(wire: Any) -> Lease:
         raise DecodeError(f"no readable Lease: {error!r}") from error
 
 
-def decode_lease(body: bytes) -> Lease:
+def decode_lease(body: bytes | msgspec.Raw) -> Lease:
     """Decode and read a Lease's JSON.
 
     Raises:

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from rws_operator.election.lease import LEASE, read_lease
+from rws_operator.election.lease import LEASE, decode_lease
 from rws_operator.election.state import Phase
-from rws_operator.errors import DecodeError, Expired, NotFound, OperatorError, api_error
+from rws_operator.errors import DecodeError, Expired, NotFound, OperatorError
+from rws_operator.watch.selection import Selection
+from rws_operator.watch.watch import WatchEvent, watch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rws_operator.election.fence import Clock
     from rws_operator.election.requests import LeaseRequests
     from rws_operator.election.state import Election
@@ -74,34 +75,34 @@ class LeaseReader:
         else:
             self._election.saw(listing.lease, self._clock())
         self._saw()
-        async for event in self._watch(listing.resource_version):
-            lease = read_lease(event["object"])
-            if event["type"] == "DELETED":
-                self._election.saw_none(self._clock(), lease.resource_version)
-            else:
-                self._election.saw(lease, self._clock())
-            self._troubles.clear("watch")
-            self._saw()
+        await self._watch(listing.resource_version)
 
-    async def _watch(self, version: str) -> AsyncIterator[dict[str, Any]]:
-        params = {
-            "watch": "true",
-            "fieldSelector": f"metadata.name={self._requests.name}",
-            "resourceVersion": version,
-            "timeoutSeconds": str(_WATCH_SECONDS),
-        }
-        timing = self._election.timing
-        async with self._requests.client.stream(
-            LEASE.path(self._requests.namespace),
-            params=params,
-            connect_deadline=timing.attempt_seconds,
-            idle_deadline=float(timing.lease_seconds),
-        ) as chunks:
-            rest = b""
-            async for chunk in chunks:
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    yield _decode(line)
+    async def _watch(self, version: str) -> None:
+        """Watch from a resource version until the server ends it.
+
+        A leader renews every few seconds, so silence for a whole lease means a dead connection.
+        """
+        async with watch(
+            self._requests.client,
+            LEASE,
+            Selection(self._requests.namespace, field_selector=self._requests.field_selector),
+            {"resourceVersion": version, "timeoutSeconds": str(_WATCH_SECONDS)},
+            idle_seconds=self._election.timing.lease_seconds,
+        ) as events:
+            async for event in events:
+                if isinstance(event, ValueError):
+                    raise DecodeError(f"no readable watch event of a Lease: {event}")
+                if event.type != "BOOKMARK":
+                    self._tell(event)
+
+    def _tell(self, event: WatchEvent) -> None:
+        lease = decode_lease(event.object)
+        if event.type == "DELETED":
+            self._election.saw_none(self._clock(), lease.resource_version)
+        else:
+            self._election.saw(lease, self._clock())
+        self._troubles.clear("watch")
+        self._saw()
 
     async def _poll(self) -> None:
         """Read the Lease once, while it can't be watched."""
@@ -117,17 +118,3 @@ class LeaseReader:
             return
         self._troubles.clear("get")
         self._saw()
-
-
-def _decode(line: bytes) -> dict[str, Any]:
-    try:
-        event: dict[str, Any] = msgspec.json.decode(line)
-        kind, thing = event["type"], event["object"]
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
-        raise DecodeError(f"no readable watch event of a Lease: {error!r}") from error
-    if kind == "ERROR":
-        raise api_error(
-            thing.get("code", 500), thing.get("reason", ""), thing.get("message", ""),
-            request="watch of the Lease",
-        )
-    return event

@@ -44,6 +44,7 @@ class LeaseRequests:
         self.namespace = namespace
         self.name = name
         self._seconds = seconds
+        self.field_selector = f"metadata.name={name}"
         self._collection = LEASE.path(namespace)
         self._path = LEASE.path(namespace, name)
 
@@ -56,9 +57,8 @@ class LeaseRequests:
 
     async def list(self) -> Listing:
         """Read the Lease by a list, which also says from where to watch."""
-        body = await self._request(
-            "GET", self._collection, params={"fieldSelector": f"metadata.name={self.name}"}
-        )
+        params = {"fieldSelector": self.field_selector}
+        body = await self._request("GET", self._collection, params=params)
         try:
             answer = msgspec.json.decode(body)
             version = answer["metadata"]["resourceVersion"]

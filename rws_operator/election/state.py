@@ -32,10 +32,13 @@ from __future__ import annotations
 import enum
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rws_operator.election.lease import Lease, LeaseRecord
-from rws_operator.election.timing import Timing
 from rws_operator.resources.record import is_newer
+
+if TYPE_CHECKING:
+    from rws_operator.election.timing import Timing
 
 
 class Phase(enum.Enum):

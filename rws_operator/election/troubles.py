@@ -31,7 +31,8 @@ class Troubles:
         elif isinstance(error, Unauthorized | Forbidden):
             remedy = "create leases; get, update, list, watch this Lease"
             log.error(
-                "may not %s leases.coordination.k8s.io, keeps trying", verb,
+                "may not %s leases.coordination.k8s.io, keeps trying",
+                verb,
                 extra={**extra, "needed": remedy},
             )
         elif verb == "create" and isinstance(error, NotFound):
