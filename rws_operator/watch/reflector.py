@@ -13,8 +13,11 @@ sink too, is logged, counted as a failure and tried again, after a back-off of i
 
     what goes wrong                                    next               after
     -------------------------------------------------  -----------------  ------------------
-    410 by status or event, or a resource version      list (STREAM, or   nothing; back-off
-    that the server has not reached (restored etcd)    PAGE if remembered if it was not steady
+    410 by status or event                             list (STREAM, or   nothing; back-off
+                                                       PAGE if remembered if it was not steady
+    a watch that told nothing, no bookmark either,     list               the same
+    until the idle deadline: its resource version
+    may lie in the future (etcd was restored)
     400 or 422 on STREAM, or no such bookmark in time  PAGE, remembered   nothing
     404: the kind is gone; what comes back lives in    list               2 to 5 s
     another storage
@@ -27,7 +30,8 @@ sink too, is logged, counted as a failure and tried again, after a back-off of i
 "Steady" is a watch that lived for five seconds: an ordinary end costs no wait, and a server that
 ends each watch at once meets no hot loop. A list is told to the sink as it comes, but nothing is
 taken for deleted before it is whole. The watch's silence is bounded: the server sends a bookmark
-a minute, so more than a minute of silence means a dead connection.
+a minute, so more than a minute of silence means a dead connection. (Where a proxy swallows
+bookmarks, a quiet kind is listed once per idle deadline: slow, but never blind.)
 """
 
 import asyncio
@@ -45,6 +49,7 @@ from rws_operator.client import Client
 from rws_operator.errors import (
     ApiError,
     BadRequest,
+    DeadlineExceeded,
     Expired,
     Forbidden,
     Invalid,
@@ -163,6 +168,7 @@ class Reflector:
         self._list_state = State.STREAM
         self._resource_version = ""
         self._steady_at = 0.0
+        self._has_told = False
         self._lists = 0
         self._watches = 0
         self._relists = metrics.watch_relists.labels(kind.resource)
@@ -183,6 +189,7 @@ class Reflector:
 
     async def _turn(self) -> None:
         self._steady_at = self._now() + STEADY_SECONDS
+        self._has_told = False
         match self.health.state:
             case State.STREAM:
                 await self._stream()
@@ -310,17 +317,21 @@ class Reflector:
         """Choose the next state; return the seconds to wait before it."""
         is_steady = self.health.state is State.WATCH and self._now() >= self._steady_at
         match error:
+            case DeadlineExceeded() if self.health.state is State.WATCH and not self._has_told:
+                self.health.state = self._list_state
+                delay = 0.0 if is_steady else self._backoff.delay()
             case _Ended() | TransportError():
                 delay = 0.0 if is_steady else self._backoff.delay()
             case _NotStreamed() | BadRequest() | Invalid() if self.health.state is State.STREAM:
                 self._list_state = self.health.state = State.PAGE
-                delay = 0.0
+                log.info("no streamed lists here; listing by pages kind=%s", self)
+                return 0.0
             case NotFound():
                 self.health.state = self._list_state
                 delay = refused_delay()
             case Unauthorized() | Forbidden():
                 delay = refused_delay()
-            case ApiError() if _is_expired(error):
+            case Expired():
                 self.health.state = self._list_state
                 delay = 0.0 if is_steady else self._backoff.delay()
             case ApiError():
@@ -331,11 +342,12 @@ class Reflector:
         return delay
 
     def _log(self, error: Exception, delay: float) -> None:
-        if isinstance(error, _Ended | _NotStreamed) or _is_expired(error):
+        if isinstance(error, _Ended | Expired):
             log.debug("watch goes on kind=%s state=%s after=%r", self, self.health.state, error)
             return
         text = _one_line(error, self._kind)
-        level = logging.DEBUG if text == self.health.last_error else logging.WARNING
+        is_known = text == self.health.last_error
+        level = logging.DEBUG if is_known else logging.WARNING if delay else logging.INFO
         self.health.last_error = text
         log.log(
             level,
@@ -353,6 +365,7 @@ class Reflector:
         self.health.last_error = None
 
     def _progressed(self) -> None:
+        self._has_told = True
         self.health.last_progress = self._now()
 
     def _now(self) -> float:
@@ -380,18 +393,13 @@ def _decode_page(body: bytes) -> _Page:
     return _Page(items, metadata.resource_version, metadata.next)
 
 
-def _is_expired(error: Exception) -> bool:
-    if isinstance(error, Expired):
-        return True
-    if not isinstance(error, ApiError):
-        return False
-    return any(cause.get("reason") == "ResourceVersionTooLarge" for cause in error.causes)
-
-
 def _one_line(error: Exception, kind: Kind) -> str:
-    text = str(error) or repr(error)
+    text, remedy = str(error) or repr(error), None
+    if isinstance(error, ApiError):
+        # Without the request, whose random timeout would make each repetition look new.
+        text, remedy = f"{error.status} {error.reason}: {error.message}", error.remedy
     if isinstance(error, Forbidden):
-        text += f": grant get, list and watch on {kind.resource}"
+        remedy = f"grant get, list and watch on {kind.resource}"
     if isinstance(error, NotFound):
-        text += f": install the CRD that serves {kind.resource} in {kind.api_version}"
-    return " ".join(text.split())
+        remedy = f"install the CRD that serves {kind.resource} in {kind.api_version}"
+    return " ".join((f"{text}: {remedy}" if remedy else text).split())
