@@ -117,7 +117,7 @@ class ExecPlugin:
                 output, complaint = await process.communicate()
         except TimeoutError:
             raise self._error(
-                f"printed nothing for {_DEADLINE_SECONDS:g} s",
+                f"was not done after {_DEADLINE_SECONDS:g} s",
                 "run it by hand to see what it waits for",
             ) from None
         finally:

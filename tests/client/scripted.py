@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from aiohttp import web
 
 from rws_operator.client import Client, ClientConfig
 from rws_operator.client.credentials import Credentials, FixedCredentials
+from rws_operator.testing.pki import CertificateAuthority
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -137,3 +139,14 @@ async def raw_server(handle: Any) -> AsyncIterator[str]:
 def targets(seen: Iterable[Seen]) -> list[str]:
     """Return verb and target of requests."""
     return [f"{one.method} {one.target}" for one in seen]
+
+
+def serving(authority: CertificateAuthority) -> ssl.SSLContext:
+    """Return a server's TLS context for loopback, signed by an authority."""
+    pair = authority.serving()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(pair.cert_pem + pair.key_pem)
+        file.flush()
+        context.load_cert_chain(file.name)
+    return context

@@ -1,0 +1,176 @@
+"""Credential plugins: real programs, run, renewed and ended."""
+
+import asyncio
+import json
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rws_operator.client import exec_plugin, load_config
+from rws_operator.client.exec_plugin import ExecPlugin
+from rws_operator.errors import DeadlineExceeded, KubeconfigError
+from tests.client.scripted import ScriptedServer, ok, status
+from tests.client.test_kubeconfig import write
+
+
+def script(path: Path, text: str) -> str:
+    """Write a shell script and return its path."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def credential(**status: Any) -> str:
+    """Return an ExecCredential in JSON."""
+    version = "client.authentication.k8s.io/v1"
+    return json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status})
+
+
+async def test_a_token(tmp_path: Path) -> None:
+    """The program runs with its arguments and variables, and is told of the cluster."""
+    program = script(
+        tmp_path / "login",
+        f'echo "$1 $COLOUR" > {tmp_path}/seen\n'
+        f'echo "$KUBERNETES_EXEC_INFO" > {tmp_path}/info\n'
+        f"echo '{credential(token='t0')}'",
+    )
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": f"./{Path(program).name}",
+        "args": ["--now"],
+        "env": [{"name": "COLOUR", "value": "blue"}],
+        "provideClusterInfo": True,
+    }
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}}
+    config = load_config(
+        write(tmp_path / "config", user={"exec": plugin}, cluster={"extensions": [extension]})
+    )
+    assert await config.credentials.authorization() == "Bearer t0"
+    assert (tmp_path / "seen").read_text() == "--now blue\n"
+    info = json.loads((tmp_path / "info").read_text())
+    assert info["kind"] == "ExecCredential"
+    assert info["spec"] == {
+        "interactive": False,
+        "cluster": {"server": "https://127.0.0.1:6443", "config": {"audience": "x"}},
+    }
+
+
+async def test_the_life_of_a_token(tmp_path: Path) -> None:
+    """It is renewed shortly before it expires; one always about to expire not at each request."""
+    for seconds, low, high in ((3600, 3580, 3591), (1, 10, 10), (-5, 10, 10)):
+        expires = datetime.now(UTC) + timedelta(seconds=seconds)
+        answer = credential(token="t", expirationTimestamp=expires.isoformat())
+        program = script(tmp_path / "login", f"echo '{answer}'")
+        assert low <= (await ExecPlugin(program).renew(refused=False)).seconds <= high
+
+
+async def test_it_runs_again_after_a_401(server: ScriptedServer, tmp_path: Path) -> None:
+    """A token that is refused is fetched anew, and the request goes through."""
+    program = script(
+        tmp_path / "login",
+        f"echo x >> {tmp_path}/runs\n"
+        f"n=$(wc -l < {tmp_path}/runs)\necho '{credential(token='NUMBER')}' | sed \"s/NUMBER/t$n/\"",
+    )
+    user = {"exec": {"command": program, "apiVersion": "client.authentication.k8s.io/v1"}}
+    path = write(tmp_path / "config", user=user, cluster={"server": server.address})
+    config = load_config(path)
+    server.answer(ok(), status(401, "Unauthorized"), ok())
+    async with server.client(config.credentials) as client:
+        await client.request("GET", "/x")
+        config.credentials._hear_refusals_at = 0.0  # type: ignore[attr-defined]
+        await client.request("GET", "/x")
+    assert [one.headers["Authorization"][-2:] for one in server.seen] == ["t1", "t1", "t2"]
+
+
+ENDINGS = {
+    "a code": ("echo first >&2; echo 'not logged in' >&2; exit 3", r"code 3 \(not logged in\)"),
+    "no JSON": ("echo secret-token", "printed no ExecCredential: run it by hand"),
+    "another kind": ('echo \'{"apiVersion": "v1", "kind": "Secret"}\'', "no ExecCredential with"),
+    "another version": (
+        'echo \'{"apiVersion": "client.authentication.k8s.io/v1beta1", '
+        '"kind": "ExecCredential", "status": {"token": "secret"}}\'',
+        "answered in client.authentication.k8s.io/v1beta1, not in",
+    ),
+    "no token": (f"echo '{credential(clientCertificateData='x')}'", "neither a token nor"),
+    "a token of two words": (f"echo '{credential(token='secret x')}'", "not one line"),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), ENDINGS.values(), ids=ENDINGS.keys())
+async def test_a_program_that_fails(tmp_path: Path, text: str, expected: str) -> None:
+    """The error is one line with the program, and shows nothing of what it printed."""
+    program = script(tmp_path / "login", text)
+    with pytest.raises(KubeconfigError, match=expected) as caught:
+        await ExecPlugin(program, source="users[u].exec").renew(refused=False)
+    message = str(caught.value)
+    assert "users[u].exec" in message
+    assert "\n" not in message
+    assert "secret" not in message.replace("Secret", "")
+
+
+async def test_a_missing_program() -> None:
+    """The kubeconfig's own hint is the remedy."""
+    plugin = ExecPlugin("no-such-login", install_hint="brew install login")
+    with pytest.raises(KubeconfigError, match=r"can't be run \(No such file.*: brew install login"):
+        await plugin.renew(refused=False)
+
+
+async def test_a_program_that_hangs_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the deadline the program ends, and what it started too."""
+    monkeypatch.setattr(exec_plugin, "_DEADLINE_SECONDS", 0.3)
+    program = script(tmp_path / "login", f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
+    with pytest.raises(KubeconfigError, match=r"was not done after 0\.3 s"):
+        await ExecPlugin(program).renew(refused=False)
+    assert_gone(tmp_path / "pids")
+
+
+async def test_a_request_that_gives_up_ends_the_program(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    """Nobody waits any more, so nothing runs any more."""
+    program = script(tmp_path / "login", f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
+    user = {"exec": {"command": program, "apiVersion": "client.authentication.k8s.io/v1"}}
+    config = load_config(write(tmp_path / "config", user=user))
+    server.answer(ok())
+    async with server.client(config.credentials) as client:
+        with pytest.raises(DeadlineExceeded):
+            await client.request("GET", "/x", deadline=0.3)
+    assert_gone(tmp_path / "pids")
+    assert server.seen == []
+
+
+async def test_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
+    """A slow program stops nothing else."""
+    program = script(tmp_path / "login", f"sleep 0.3; echo '{credential(token='t')}'")
+    running = asyncio.create_task(ExecPlugin(program).renew(refused=False))
+    longest = 0.0
+    while not running.done():
+        started = time.monotonic()
+        await asyncio.sleep(0.01)
+        longest = max(longest, time.monotonic() - started)
+    assert (await running).authorization == "Bearer t"
+    assert longest < 0.25
+
+
+def assert_gone(pids: Path) -> None:
+    """Check that processes have ended, waiting for the kernel to reap them."""
+    for pid in map(int, pids.read_text().split()):
+        deadline = time.monotonic() + 5
+        while is_alive(pid):
+            assert time.monotonic() < deadline, f"{pid} still runs"
+            time.sleep(0.01)
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; a zombie nobody reaped yet does not."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False

@@ -1,0 +1,123 @@
+"""OIDC users: the id token of the kubeconfig, and how it is refreshed at its issuer."""
+
+import base64
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rws_operator.client import load_config
+from rws_operator.client.credentials import Credentials
+from rws_operator.errors import KubeconfigError
+from rws_operator.testing.pki import CertificateAuthority
+from tests.client.scripted import ScriptedServer, ok, scripted_server, serving
+from tests.client.test_kubeconfig import write
+
+
+def id_token(name: str, life: float) -> str:
+    """Return an unsigned JWT that expires after so many seconds."""
+    claims = json.dumps({"sub": name, "exp": int(time.time() + life)}).encode()
+    return f"e30.{base64.urlsafe_b64encode(claims).decode().rstrip('=')}.{name}"
+
+
+def credentials(path: Path, **config: str) -> Credentials:
+    """Return the credentials of a kubeconfig with that provider."""
+    user = {"auth-provider": {"name": "oidc", "config": {"client-id": "kube"} | config}}
+    return load_config(write(path / "config", user=user)).credentials
+
+
+def tokens(server: ScriptedServer, answer: Any) -> None:
+    """Let a server be an issuer that gives one answer to each refresh."""
+    discovery = ok({"token_endpoint": f"{server.address}/token"})
+    server.answer(discovery, ok(answer), discovery, ok(answer))
+
+
+async def test_a_token_that_lives_is_used(tmp_path: Path) -> None:
+    """No issuer is asked while the id token is good."""
+    token = id_token("good", 3600)
+    config = {"id-token": token, "refresh-token": "r", "idp-issuer-url": "http://127.0.0.1:1"}
+    assert await credentials(tmp_path, **config).authorization() == f"Bearer {token}"
+
+
+async def test_an_expired_token_is_refreshed(server: ScriptedServer, tmp_path: Path) -> None:
+    """The refresh token buys a new id token, and is itself replaced."""
+    fresh = id_token("fresh", 3600)
+    tokens(server, {"id_token": fresh, "refresh_token": "r2"})
+    config = {
+        "id-token": id_token("old", -10),
+        "refresh-token": "r1",
+        "client-secret": "s/1",
+        "idp-issuer-url": server.address,
+    }
+    found = credentials(tmp_path, **config)
+    assert await found.authorization() == f"Bearer {fresh}"
+    assert await found.authorization() == f"Bearer {fresh}"
+    discovery, refresh = server.seen
+    assert discovery.target == "/.well-known/openid-configuration"
+    assert refresh.body == b"grant_type=refresh_token&refresh_token=r1"
+    pair = base64.b64decode(refresh.headers["Authorization"].removeprefix("Basic "))
+    assert pair == b"kube:s%2F1"
+
+
+async def test_a_refused_token_is_refreshed(server: ScriptedServer, tmp_path: Path) -> None:
+    """A 401 refreshes a token that had not expired; a public client names itself in the form."""
+    old, fresh = id_token("old", 3600), id_token("fresh", 3600)
+    tokens(server, {"id_token": fresh})
+    config = {"id-token": old, "refresh-token": "r1", "idp-issuer-url": server.address}
+    found = credentials(tmp_path, **config)
+    used = await found.authorization()
+    found._hear_refusals_at = 0.0  # type: ignore[attr-defined]
+    assert await found.refused(used)
+    assert await found.authorization() == f"Bearer {fresh}"
+    assert server.seen[1].body == b"grant_type=refresh_token&refresh_token=r1&client_id=kube"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"error": "invalid_grant", "hidden": "hidden"}, r"gave no id token \(invalid_grant\)"),
+        (["hidden"], r"gave no token \(ValidationError\)"),
+    ],
+)
+async def test_an_issuer_that_refuses(
+    server: ScriptedServer, tmp_path: Path, answer: Any, expected: str
+) -> None:
+    """The error names the issuer, in one line and without what was sent or came."""
+    tokens(server, answer)
+    config = {
+        "refresh-token": "hidden",
+        "client-secret": "hidden",
+        "idp-issuer-url": server.address,
+    }
+    with pytest.raises(KubeconfigError, match=expected) as caught:
+        await credentials(tmp_path, **config).authorization()
+    message = str(caught.value)
+    assert f"users[u].auth-provider.config.idp-issuer-url {server.address}" in message
+    assert "\n" not in message
+    assert "hidden" not in message
+
+
+async def test_an_expired_token_without_a_refresh_token(tmp_path: Path) -> None:
+    """There is nothing to do but to log in again."""
+    with pytest.raises(KubeconfigError, match="refresh-token is not set: log in again"):
+        await credentials(tmp_path, **{"id-token": id_token("old", -10)}).authorization()
+
+
+async def test_the_issuers_certificate_is_verified(tmp_path: Path) -> None:
+    """Nothing is sent to an issuer that is not trusted; its own authority makes it so."""
+    authority = CertificateAuthority()
+    fresh = id_token("fresh", 3600)
+    async with scripted_server(serving(authority)) as server:
+        tokens(server, {"id_token": fresh})
+        config = {"refresh-token": "r1", "idp-issuer-url": server.address}
+        with pytest.raises(KubeconfigError, match="ClientConnectorCertificateError"):
+            await credentials(tmp_path, **config).authorization()
+        assert server.seen == []
+        trusted = credentials(
+            tmp_path,
+            **config,
+            **{"idp-certificate-authority-data": base64.b64encode(authority.cert_pem).decode()},
+        )
+        assert await trusted.authorization() == f"Bearer {fresh}"
