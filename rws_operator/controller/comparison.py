@@ -65,6 +65,9 @@ class Comparison:
 
     def _same(self, wanted: Any, live: Any, unresolved: Schema, owned: Fields) -> bool:
         """Whether a value of the document is there, and owned exactly as it would be."""
+        if wanted and owned.is_leaf:
+            # The server's entry says itself that the value is owned as a whole.
+            return owned.owned and self._equal(wanted, live, unresolved)
         schema = self._schema.resolve(unresolved)
         if isinstance(wanted, dict) and schema.map_type != "atomic":
             return self._same_map(wanted, live, schema, owned)

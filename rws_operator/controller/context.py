@@ -25,7 +25,7 @@ from rws_operator.controller.writes import Writes
 from rws_operator.resources import Condition, CustomResource, Kind, KindLike, Model, ObjectKey
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     from rws_operator.client import Client
     from rws_operator.controller.environment import Environment
@@ -322,7 +322,7 @@ class Context:
             seconds = time.monotonic() - begun
             metrics.reconcile_step_seconds.labels(self._controller, name).observe(seconds)
 
-    async def _apply(self, obj: Any, owner: Any) -> Any:
+    async def _apply(self, obj: T, owner: Any) -> T:
         kind = self._reads.resolve(obj)
         document = make_document(obj, kind)
         if owner is not None:
@@ -333,8 +333,9 @@ class Context:
         record = await self._applier().apply(reference, document)
         return self._as(obj, record.raw)
 
-    def _as(self, obj: Any, raw: bytes) -> Any:
-        return reader_like(obj)(raw)
+    def _as(self, obj: T, raw: bytes) -> T:
+        read: Callable[[bytes], T] = reader_like(obj)
+        return read(raw)
 
     def _writes(self) -> Writes:
         return Writes(self.client, self.operator, self._reads, self._writer)

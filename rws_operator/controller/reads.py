@@ -90,9 +90,10 @@ class Reads:
         )
 
     def informer(self, kind: Kind, key: ObjectKey) -> Informer | None:
-        """The informer that holds an object, or None where none does."""
+        """The informer that holds an object, or would; None where the kind is not declared."""
         found = self._watched.informers(kind, key.namespace)
-        return found[0] if found else None
+        holding = (each for each in found if each.get(key) is not None)
+        return next(holding, found[0] if found else None)
 
     def resolve(self, thing: Any) -> Kind:
         """The kind of an object; of a dict, the declared kinds are looked at first."""
