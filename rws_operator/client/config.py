@@ -40,7 +40,7 @@ class ClientConfig:
     credentials: Credentials = field(default_factory=FixedCredentials)
     impersonate: str | None = None
     impersonate_groups: tuple[str, ...] = ()
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)  # may hold a password
     source: str = "the program"
 
 

@@ -67,7 +67,7 @@ class ExecPlugin:
 
     command: str
     arguments: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     api_version: str = _VERSIONS[0]
     cluster: Mapping[str, Any] | None = None
     install_hint: str | None = None

@@ -37,11 +37,11 @@ def _unsent(error: BaseException, config: ClientConfig) -> tuple[str, str] | Non
     server, source = config.server, config.source
     match error:
         case aiohttp.ClientConnectorDNSError():
-            return f"{error.host} can't be resolved", f"check the server's address ({source})"
+            return f"{error.host} can't be resolved", f"check the address ({source}) and the DNS"
         case aiohttp.ClientConnectorCertificateError():
-            problem = getattr(error.certificate_error, "verify_message", "")
+            problem = getattr(error.certificate_error, "verify_message", "bad certificate")
             return (
-                f"{server} is not trusted ({problem or error.certificate_error})",
+                f"{server} is not trusted ({problem})",
                 f"correct the certificate authority or the server's name ({source})",
             )
         case aiohttp.ClientConnectorSSLError():
@@ -49,11 +49,11 @@ def _unsent(error: BaseException, config: ClientConfig) -> tuple[str, str] | Non
                 f"{server}: the TLS handshake failed ({_words(error.os_error)})",
                 f"check that the address speaks TLS and takes this client certificate ({source})",
             )
-        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
-            return (
-                f"{server} can't be reached through the proxy ({_words(error)})",
-                f"check proxy-url ({source}), HTTPS_PROXY and NO_PROXY",
-            )
+        # Not these errors' own text: it quotes the proxy's address, password and all.
+        case aiohttp.ClientHttpProxyError():
+            return _proxy(f"{error.status} {error.message}", config)
+        case aiohttp.ClientProxyConnectionError():
+            return _proxy(_words(error.os_error), config)
         case aiohttp.ClientConnectorError(os_error=OSError(errno=errno.ECONNREFUSED)):
             return (
                 f"{server} refused the connection",
@@ -67,6 +67,13 @@ def _unsent(error: BaseException, config: ClientConfig) -> tuple[str, str] | Non
     return None
 
 
+def _proxy(problem: str, config: ClientConfig) -> tuple[str, str]:
+    return (
+        f"{config.server} can't be reached through the proxy ({problem})",
+        f"check proxy-url ({config.source}), HTTPS_PROXY and NO_PROXY",
+    )
+
+
 def _other(error: BaseException, config: ClientConfig) -> tuple[str, str]:
     return (
         f"{config.server}: the connection broke ({_words(error)})",
@@ -75,13 +82,16 @@ def _other(error: BaseException, config: ClientConfig) -> tuple[str, str]:
 
 
 def _words(error: BaseException) -> str:
-    """Return an error's own words, without numbers and source lines."""
-    if isinstance(error, ssl.SSLError) and error.reason:
-        return error.reason.replace("_", " ").lower()
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "closed by the server"
-    if isinstance(error, HttpProcessingError):
-        return "what it answers is no HTTP"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return " ".join(str(error).split()) or type(error).__name__
+    """Return what an error says, without numbers, source lines and addresses."""
+    match error:
+        case ssl.SSLError(reason=str(reason)):
+            return reason.replace("_", " ").lower()
+        case aiohttp.ServerDisconnectedError():
+            return "closed by the server"
+        case aiohttp.ClientPayloadError():
+            return "the answer broke off"
+        case HttpProcessingError():
+            return "what it answers is no HTTP"
+        case OSError(strerror=str(words)) if words:
+            return words
+    return type(error).__name__

@@ -12,7 +12,7 @@ import os
 import ssl
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -47,7 +47,7 @@ class Tls:
 
     ca: Pem | None = None
     certificate: Pem | None = None
-    key: Pem | None = None
+    key: Pem | None = field(default=None, repr=False)
     insecure: bool = False
     server_name: str | None = None
 

@@ -73,7 +73,8 @@ async def test_it_runs_again_after_a_401(server: ScriptedServer, tmp_path: Path)
     program = script(
         tmp_path / "login",
         f"echo x >> {tmp_path}/runs\n"
-        f"n=$(wc -l < {tmp_path}/runs)\necho '{credential(token='NUMBER')}' | sed \"s/NUMBER/t$n/\"",
+        f"n=$(wc -l < {tmp_path}/runs)\n"
+        f"echo '{credential(token='NUMBER')}' | sed \"s/NUMBER/t$n/\"",
     )
     user = {"exec": {"command": program, "apiVersion": "client.authentication.k8s.io/v1"}}
     path = write(tmp_path / "config", user=user, cluster={"server": server.address})

@@ -1,12 +1,15 @@
 """The fence: asked once the connection is had, at each try, for writes only."""
 
 import asyncio
+from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 from rws_operator.client import Client, transport
 from rws_operator.errors import LeadershipLost, TooManyRequests
+from rws_operator.testing.eventually import eventually
 from tests.client.scripted import ScriptedServer, ok, status, targets
 
 PATH = "/api/v1/namespaces/x/configmaps/a"
@@ -61,7 +64,7 @@ async def test_the_client_it_was_made_from_is_not_fenced(server: ScriptedServer)
 async def test_a_write_that_waited_for_its_connection_is_asked_after_the_wait(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pool is full, the deadline passes, a connection is freed: no byte of the write goes out."""
+    """The pool is full, the deadline passes, a connection is freed: nothing is sent."""
     monkeypatch.setattr(transport, "_POOL_SIZE", 2)
     release = asyncio.Event()
 
@@ -92,15 +95,15 @@ async def test_a_write_waiting_for_a_new_connection_is_asked_after_it(
     """The question comes after connecting too, which may take long."""
     server.answer(ok())
     fence = CountingFence()
-    connect = transport.aiohttp.TCPConnector.connect
+    connect = aiohttp.TCPConnector.connect
 
-    async def slow(*args: object, **kwargs: object) -> object:
-        connection = await connect(*args, **kwargs)  # type: ignore[arg-type]
+    async def slow(*args: Any, **kwargs: Any) -> Any:
+        connection = await connect(*args, **kwargs)
         assert fence.asked == 0
         fence.holds_for = 0
         return connection
 
-    monkeypatch.setattr(transport.aiohttp.TCPConnector, "connect", slow)
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", slow)
     async with server.client() as client:
         assert await refused(client.fenced(fence))
     assert server.seen == []
@@ -155,6 +158,4 @@ async def refused(client: Client) -> bool:
 
 async def seen(server: ScriptedServer, count: int) -> None:
     """Wait until so many requests have arrived."""
-    async with asyncio.timeout(5):
-        while len(server.seen) < count:
-            await asyncio.sleep(0.005)
+    await eventually(5, lambda: len(server.seen) >= count, every=0.005)

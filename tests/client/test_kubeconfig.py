@@ -223,7 +223,7 @@ def test_broken_files(tmp_path: Path, content: bytes, expected: str) -> None:
 def test_a_missing_file(tmp_path: Path) -> None:
     """The error names each place that was looked at."""
     paths = os.pathsep.join((str(tmp_path / "a"), str(tmp_path / "b")))
-    with pytest.raises(KubeconfigError, match="no kubeconfig found at .*a, .*b: set KUBECONFIG"):
+    with pytest.raises(KubeconfigError, match=r"no kubeconfig found at .*a, .*b: set KUBECONFIG"):
         load_config(paths)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from rws_operator import CustomResource, Field, Model, errors, kinds
 from rws_operator.client import Client, load_config
+from rws_operator.client.credentials import TokenFile
 from rws_operator.resources import Kind
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane
@@ -18,15 +19,21 @@ GROUP = "client.test.example.com"
 
 
 class WidgetSpec(Model):
+    """What is wanted of a Widget."""
+
     size: int = Field(default=1, ge=1)
     colour: str | None = None
 
 
 class WidgetStatus(Model):
+    """What became of it."""
+
     ready: bool = False
 
 
 class Widget(CustomResource, group=GROUP, version="v1"):
+    """A kind of these tests."""
+
     spec: WidgetSpec
     status: WidgetStatus = WidgetStatus()
 
@@ -138,9 +145,7 @@ async def test_create_by_generate_name_and_dry_run(
         made["metadata"]["name"]
     ]
     with pytest.raises(errors.AlreadyExists):
-        await client.create(
-            made | {"metadata": {"name": made["metadata"]["name"]}}, namespace=namespace.name
-        )
+        await client.create(config_map(made["metadata"]["name"]), namespace=namespace.name)
 
 
 async def test_apply_and_its_owners(client: Client, namespace: TestNamespace) -> None:
@@ -158,9 +163,11 @@ async def test_delete_only_the_object_that_is_meant(
 ) -> None:
     """Another uid or resource version of the same name is left alone."""
     made = await client.create(config_map("a"), namespace=namespace.name)
-    for wrong in ({"uid": "00000000-0000-0000-0000-000000000000"}, {"resource_version": "1"}):
-        with pytest.raises(errors.Conflict):
-            await client.delete(kinds.ConfigMap, "a", namespace.name, **wrong)
+    another = "00000000-0000-0000-0000-000000000000"
+    with pytest.raises(errors.Conflict):
+        await client.delete(kinds.ConfigMap, "a", namespace.name, uid=another)
+    with pytest.raises(errors.Conflict):
+        await client.delete(kinds.ConfigMap, "a", namespace.name, resource_version="1")
     metadata = made["metadata"]
     await client.delete(
         kinds.ConfigMap,
@@ -263,8 +270,6 @@ async def test_a_revoked_token_and_its_successor(
     token_file.write_text((token or "").removeprefix("Bearer "))
     await client.delete(kinds.ServiceAccount, "brief", namespace.name)
     config = load_config(old)
-    from rws_operator.client.credentials import TokenFile
-
     credentials = TokenFile.credentials(token_file)
     moved = type(config)(config.server, tls=config.tls, credentials=credentials)
     async with Client(moved) as brief:
