@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from rws_operator.cache.informers import Informers
-from rws_operator.client import client as connect
-from rws_operator.client import identity
+from rws_operator.client import Client, identity, load_config
 from rws_operator.controller.environment import Environment
 from rws_operator.controller.events import Recorder
 from rws_operator.controller.openapi import Schemas
@@ -33,10 +32,8 @@ from rws_operator.heartbeat import Heartbeat
 from rws_operator.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
-    from typing import Any
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from rws_operator.client import Client
     from rws_operator.election.timing import Timing
     from rws_operator.resources import Kind, PolicyRule
 
@@ -107,12 +104,18 @@ class Lifecycle:
         self._runnables = runnables
         self._election = election
         self._elector: LeaderElector | None = None
+        self._server: Server | None = None
         self._leading = asyncio.Event()
         self._stopping = asyncio.Event()
         self._ending = asyncio.Event()
         self._failures: list[Exception] = []
         self._controllers: list[asyncio.Task[None]] = []
         self._led = self._releasing = False
+
+    @property
+    def http_port(self) -> int | None:
+        """The port that metrics and probes are served on, if they are."""
+        return self._server.port if self._server is not None else None
 
     def stop(self) -> None:
         """Ask `run` to end well."""
@@ -136,7 +139,7 @@ class Lifecycle:
         async with AsyncExitStack() as stack:
             client = given
             if client is None:
-                client = await stack.enter_async_context(await connect(kubeconfig))
+                client = await stack.enter_async_context(await self._connect(kubeconfig))
             self._elector = self._make_elector(client)
             informers = Informers(client, self._name)
             recorder = Recorder(client, self._name, identity())
@@ -151,6 +154,10 @@ class Lifecycle:
         if self._failures:
             raise _one_of(self._failures)
 
+    async def _connect(self, kubeconfig: str | None) -> Client:
+        config = await asyncio.to_thread(load_config, kubeconfig)
+        return Client(config, user_agent=f"{self._name} (rws-operator)")
+
     async def _live(
         self,
         tasks: asyncio.TaskGroup,
@@ -161,18 +168,20 @@ class Lifecycle:
     ) -> None:
         heartbeat = Heartbeat()
         health.add_liveness("event loop", heartbeat.check)
-        serving = [self._start(tasks, "heartbeat", heartbeat.run())]
+        serving = [self._start(tasks, "heartbeat", heartbeat.run)]
         if http_port is not None:
-            server = Server("", http_port, health)
-            serving.append(self._start(tasks, "HTTP server", server.run()))
+            self._server = Server("", http_port, health)
+            serving.append(self._start(tasks, "HTTP server", self._server.run))
         support = [
-            self._start(tasks, "informers", informers.run()),
-            self._start(tasks, "event recorder", recorder.run()),
-            *self._elect(tasks),
+            self._start(tasks, "informers", informers.run),
+            self._start(tasks, "event recorder", recorder.run),
         ]
+        if self._elector is not None:
+            support.append(self._start(tasks, "leader election", self._elector.run))
         for task in support:
             health.add_liveness(task.get_name(), task_is_alive(task))
-        self._controllers = [self._start(tasks, each.name, each.run()) for each in self._runnables]
+        support.append(tasks.create_task(self._lead()))
+        self._controllers = [self._start(tasks, each.name, each.run) for each in self._runnables]
         try:
             await self._ending.wait()
             health.drain()
@@ -186,14 +195,14 @@ class Lifecycle:
             await _cancel(serving)
 
     def _start(
-        self, tasks: asyncio.TaskGroup, part: str, work: Coroutine[Any, Any, None]
+        self, tasks: asyncio.TaskGroup, part: str, work: Callable[[], Awaitable[None]]
     ) -> asyncio.Task[None]:
         return tasks.create_task(self._guard(part, work), name=f"{self._name}: {part}")
 
-    async def _guard(self, part: str, work: Coroutine[Any, Any, None]) -> None:
+    async def _guard(self, part: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run a part; its end ends everything."""
         try:
-            await work
+            await work()
             if not self._ending.is_set():
                 raise OperatorError(
                     f"operator {self._name}: {part} ended although nobody asked it to",
@@ -232,7 +241,9 @@ class Lifecycle:
 
     async def _release(self) -> None:
         """Give the Lease back, unless something that was cut is still at work."""
-        if self._elector is not None and all(task.done() for task in self._controllers):
+        if self._elector is None or self._is_lost():
+            return
+        if all(task.done() for task in self._controllers):
             self._releasing = True
             await self._elector.release()
 
@@ -250,19 +261,12 @@ class Lifecycle:
             retry_seconds=timing.retry_seconds,
         )
 
-    def _elect(self, tasks: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        if self._elector is None:
-            self._leading.set()
-            return []
-        return [
-            self._start(tasks, "leader election", self._elector.run()),
-            tasks.create_task(self._lead(self._elector), name=f"{self._name}: leadership"),
-        ]
-
-    async def _lead(self, elector: LeaderElector) -> None:
+    async def _lead(self) -> None:
+        """Let the controllers work once this replica leads."""
         with suppress(LeadershipLost):  # the elector itself tells
-            await elector.handle().wait_until_leader()
-            self._led = True
+            if self._elector is not None:
+                await self._elector.handle().wait_until_leader()
+                self._led = True
             self._leading.set()
 
     def _environment(self, client: Client, informers: Informers, recorder: Recorder) -> Environment:

@@ -231,6 +231,11 @@ class Operator:
         if self._lifecycle is not None:
             self._lifecycle.stop()
 
+    @property
+    def http_port(self) -> int | None:
+        """The port of metrics and probes while `run` serves them, e.g. after it was given 0."""
+        return self._lifecycle.http_port if self._lifecycle is not None else None
+
     def has_lost_lease(self) -> bool:
         """Whether this replica led and may not write any more; any thread may ask."""
         return self._lifecycle is not None and self._lifecycle.has_lost_lease()

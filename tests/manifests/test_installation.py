@@ -157,7 +157,7 @@ def test_a_drain_takes_one_replica_at_a_time() -> None:
 )
 def test_what_can_not_be_installed_is_refused(change: dict[str, Any], message: str) -> None:
     """The error names the value and what to pass instead."""
-    arguments = {"namespace": "apps", "image": "app:1", "replicas": 2} | change
+    arguments: dict[str, Any] = {"namespace": "apps", "image": "app:1", "replicas": 2} | change
     with pytest.raises(ConfigurationError, match=message):
         installation("app", arguments.pop("namespace"), **arguments)
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -50,7 +51,10 @@ def test_texts_mean_the_same_to_kubectl() -> None:
 
 def test_documents_are_separated_and_keys_keep_their_order() -> None:
     """Each document follows a separator line and reads as it was given."""
-    documents = [{"kind": "B", "a": [{"z": 1, "b": [1, 2]}]}, {"kind": "A", "none": None}]
+    documents: list[dict[str, Any]] = [
+        {"kind": "B", "a": [{"z": 1, "b": [1, 2]}]},
+        {"kind": "A", "none": None},
+    ]
     text = to_yaml(documents)
     assert (
         text

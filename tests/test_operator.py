@@ -1,0 +1,204 @@
+"""The Operator as a definition: what it refuses, and what follows from it without a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rws_operator import Controller, CustomResource, Kind, Model, Operator, PolicyRule, kinds
+from rws_operator.errors import ConfigurationError, ResourceDefinitionError
+
+if TYPE_CHECKING:
+    from rws_operator import Environment
+
+GROUP = "definition.test.example.com"
+
+
+class Spec(Model):
+    """Nothing much."""
+
+    size: int = 1
+
+
+class Thing(CustomResource, group=GROUP, version="v1"):
+    """A kind of one's own."""
+
+    spec: Spec = Spec()
+
+
+class ThingV1Alpha1(CustomResource, group=GROUP, kind="Thing", version="v1alpha1", storage=False):
+    """Its older version."""
+
+    spec: Spec = Spec()
+
+
+class Loop:
+    """A Runnable that is no Controller."""
+
+    name = "loop"
+
+    def rules(self) -> list[PolicyRule]:
+        """One permission."""
+        return [PolicyRule("", ("nodes",), ("list",))]
+
+    def kinds(self) -> list[Kind]:
+        """No kind."""
+        return []
+
+    def bind(self, environment: Environment) -> None:
+        """Take nothing."""
+
+    async def run(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("name", ["app", "backup-operator", "example.com/Backup_operator", "a.b"])
+def test_a_qualified_name_is_taken(name: str) -> None:
+    """Field managers and reporting controllers may look like this."""
+    assert Operator(name).name == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "two words", "-app", "app-", "a/b/c", "/app", "Example.com/app", "a" * 64, "é"]
+)
+def test_another_name_is_refused(name: str) -> None:
+    """The error quotes the name and says what one looks like."""
+    with pytest.raises(ConfigurationError, match="is not a qualified name: use at most 63"):
+        Operator(name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"lease": "My_Lease"}, "lease 'My_Lease' is not a DNS subdomain"),
+        ({"namespace": "a.b"}, "namespace 'a.b' is not a DNS label"),
+        ({"renew_seconds": 15}, "renew_seconds must be less|retry_seconds must be less"),
+        ({"retry_seconds": 0}, "whole seconds, at least 1"),
+    ],
+)
+def test_an_election_that_can_not_work_is_refused(arguments: dict[str, Any], message: str) -> None:
+    """A name or a duration that can't be used is an error where it is written."""
+    with pytest.raises(ConfigurationError, match=message):
+        Operator("app").leader_election(**arguments)
+
+
+def test_two_controllers_of_one_name_are_refused() -> None:
+    """The error names both operator and controller, and the way out works."""
+    operator = Operator("app")
+    operator.controller(Thing)
+    with pytest.raises(ConfigurationError, match="app: two controllers are named Thing: give one"):
+        operator.controller(Thing)
+    assert operator.controller(Thing, name="other").name == "other"
+
+
+async def test_an_operator_without_controllers_does_not_run() -> None:
+    """It would do nothing for ever, unnoticed."""
+    with pytest.raises(ConfigurationError, match="app has no controllers: add one"):
+        await Operator("app").run()
+
+
+def test_to_stop_what_never_ran_is_harmless() -> None:
+    """A stop before the start changes nothing."""
+    operator = Operator("app")
+    operator.stop()
+    assert not operator.has_lost_lease()
+
+
+def test_a_controller_made_elsewhere_can_be_added() -> None:
+    """Controllers and loops of one's own stand side by side."""
+    operator = Operator("app")
+    controller = operator.add(Controller(kinds.ConfigMap))
+    operator.add(Loop())
+    assert controller.name == "ConfigMap"
+    assert operator.kinds() == [kinds.ConfigMap]
+    assert PolicyRule("", ("nodes",), ("list",)) in operator.rules()
+
+
+def test_rules_are_merged_over_all_controllers() -> None:
+    """Main kind: read and patch; status: get and patch; owned kinds and finalizers as needed."""
+    operator = Operator("app")
+    operator.leader_election()
+    first = operator.controller(Thing, owns=[kinds.ConfigMap])
+    operator.controller(kinds.ConfigMap)
+    first.rule(PolicyRule("", ("secrets",), ("get",), ("tls",)))
+    read = ("get", "list", "watch")
+    assert operator.rules() == [
+        PolicyRule("", ("configmaps",), (*read, "create", "patch", "delete")),
+        PolicyRule("", ("configmaps/status",), ("get", "patch")),
+        PolicyRule("", ("secrets",), ("get",), ("tls",)),
+        PolicyRule(GROUP, ("things",), (*read, "patch")),
+        PolicyRule(GROUP, ("things/finalizers",), ("update",)),
+        PolicyRule(GROUP, ("things/status",), ("get", "patch")),
+        PolicyRule("events.k8s.io", ("events",), ("create", "patch")),
+    ]
+
+
+def test_manifests_hold_each_own_kind_once_with_all_its_versions() -> None:
+    """Two controllers of one kind share a CRD; built-in kinds have none."""
+    operator = Operator("example.com/App")
+    operator.controller(Thing, versions=[ThingV1Alpha1])
+    operator.controller(Thing, name="second")
+    operator.controller(kinds.ConfigMap)
+    documents = operator.manifests()
+    crds = [each for each in documents if each["kind"] == "CustomResourceDefinition"]
+    assert [version["name"] for version in crds[0]["spec"]["versions"]] == ["v1", "v1alpha1"]
+    assert len(crds) == 1
+    assert "Role" not in [each["kind"] for each in documents]
+    deployment = next(each for each in documents if each["kind"] == "Deployment")
+    assert deployment["metadata"]["name"] == deployment["metadata"]["namespace"] == "app"
+    image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert image == operator.default_image == "app:latest"
+
+
+def test_manifests_put_the_role_where_the_lease_is() -> None:
+    """An election in another namespace needs its Role there."""
+    operator = Operator("app")
+    operator.leader_election(namespace="locks", lease="app.lock")
+    operator.controller(Thing)
+    role = next(each for each in operator.manifests(namespace="n") if each["kind"] == "Role")
+    assert role["metadata"]["namespace"] == "locks"
+    assert role["rules"][1]["resourceNames"] == ["app.lock"]
+
+
+def test_a_kind_without_a_stored_version_has_no_manifest() -> None:
+    """What a CRD can't hold is an error that names the class."""
+    operator = Operator("app")
+    operator.controller(ThingV1Alpha1)
+    with pytest.raises(ResourceDefinitionError, match="ThingV1Alpha1: no version would be stored"):
+        operator.manifests()
+
+
+async def test_a_missing_reconcile_is_told_before_anything_starts(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No request is sent, no task is left, and the error is no group."""
+    config = tmp_path / "config"
+    config.write_text(
+        "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], "
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], "
+        "users: [{name: u, user: {}}]}"
+    )
+    operator = Operator("app")
+    operator.controller(Thing)
+    before = asyncio.all_tasks()
+    with pytest.raises(ConfigurationError, match="controller Thing has no reconcile"):
+        await operator.run(kubeconfig=str(config))
+    assert asyncio.all_tasks() == before
+    with pytest.raises(ConfigurationError, match="was run before: make a new Operator"):
+        await operator.run()
+    with pytest.raises(ConfigurationError, match="ConfigMap was added after the start"):
+        operator.controller(kinds.ConfigMap)
+
+
+def test_the_package_is_light_to_import() -> None:
+    """What only some need is imported when they need it: it costs 40 MB and 0.7 s."""
+    heavy = "{'kubernetes_asyncio', 'cryptography', 'click', 'rws_operator.testing'}"
+    code = f"import sys, rws_operator; sys.exit(str({heavy} & sys.modules.keys() or ''))"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert answer.stderr.strip() == ""

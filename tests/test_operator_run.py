@@ -1,0 +1,419 @@
+"""A running Operator on a real API server: how it starts, what it needs, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rws_operator import Action, Context, Operator, PolicyRule, kinds
+from rws_operator.client import client
+from rws_operator.errors import ConfigurationError, LeadershipLost, OperatorError
+from rws_operator.manifests import Rbac
+from rws_operator.testing.eventually import eventually
+from tests.operator_kit import (
+    CRDS,
+    LEASES,
+    Gadget,
+    create,
+    fetch,
+    holder,
+    is_ready,
+    new_kind,
+    running,
+    total,
+    writes,
+)
+
+if TYPE_CHECKING:
+    from rws_operator import Environment, Kind
+    from rws_operator.testing.cluster import TestCluster, TestNamespace
+    from rws_operator.testing.control_plane import ControlPlane
+
+
+@pytest.fixture
+async def gadgets(cluster: TestCluster) -> None:
+    """The kind Gadget, installed."""
+    await cluster.install_crd(Gadget)
+
+
+class Task:
+    """A Runnable of these tests: works, then ends in a way of its own."""
+
+    def __init__(self, name: str, ending: Exception | None) -> None:
+        self.name = name
+        self._ending = ending
+
+    def rules(self) -> list[PolicyRule]:
+        """No permissions."""
+        return []
+
+    def kinds(self) -> list[Kind]:
+        """No kinds."""
+        return []
+
+    def bind(self, environment: Environment) -> None:
+        """Remember when work may begin."""
+        self._leading = environment.leading
+
+    async def run(self) -> None:
+        """Wait to lead, then end."""
+        await self._leading.wait()
+        if self._ending:
+            raise self._ending
+
+
+def idle(operator: Operator, namespace: str) -> None:
+    """Give an Operator a controller that does nothing."""
+
+    @operator.controller(Gadget, namespaces=[namespace]).reconcile
+    async def reconcile(gadget: Gadget, ctx: Context) -> None:
+        """Do nothing."""
+
+
+async def test_readiness_names_a_missing_kind_until_it_is_there(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """A missing CRD ends nothing: it is named, it heals, and later only noted."""
+    novelty = new_kind()
+    resource = novelty.resource_definition.kind.resource
+    operator = Operator("missing-kind", client=cluster.client)
+    seen: list[str] = []
+
+    @operator.controller(novelty, namespaces=[namespace.name]).reconcile
+    async def reconcile(thing: Any, ctx: Context) -> None:
+        seen.append(thing.name)
+
+    async with running(operator, http_port=0):
+        status, text = await fetch(operator, "/readyz")
+        assert status == 503
+        assert "[-]operator missing-kind failed" in text
+        assert resource in text
+        assert (await fetch(operator, "/livez"))[0] == 200
+        await cluster.install_crd(novelty)
+        await create(cluster, novelty, "first", namespace.name)
+        await eventually(15, lambda: is_ready(operator))
+        await eventually(15, lambda: seen == ["first"])
+        await cluster.client.request("DELETE", f"{CRDS}/{resource}")
+
+        async def noted() -> bool:
+            status, text = await fetch(operator, "/readyz?verbose")
+            return status == 200 and f"[i]watch: {resource}" in text
+
+        await eventually(15, noted)
+
+
+async def test_readiness_names_a_missing_permission_until_it_is_granted(
+    cluster: TestCluster, namespace: TestNamespace, control_plane: ControlPlane, gadgets: None
+) -> None:
+    """A forbidden watch shows verb and resource, and heals without a restart."""
+    kubeconfig = await control_plane.service_account_kubeconfig(namespace.name, "default")
+    operator = Operator("no-permission")
+    idle(operator, namespace.name)
+    async with running(operator, http_port=0, kubeconfig=str(kubeconfig)):
+
+        async def is_told() -> bool:
+            status, text = await fetch(operator, "/readyz")
+            return status == 503 and "cannot" in text and "gadgets" in text and "403" in text
+
+        await eventually(10, is_told)
+        for document in Rbac("default", namespace.name).rules(operator.rules()).documents()[1:]:
+            document["metadata"]["name"] = namespace.name
+            if "roleRef" in document:
+                document["roleRef"]["name"] = namespace.name
+            await cluster.client.apply(document, field_manager="test")
+        await eventually(20, lambda: is_ready(operator))
+    for kind in (kinds.ClusterRole, kinds.ClusterRoleBinding):
+        await cluster.client.delete(kind, namespace.name)
+
+
+async def test_it_needs_no_permission_that_is_not_printed(
+    cluster: TestCluster, namespace: TestNamespace, control_plane: ControlPlane, gadgets: None
+) -> None:
+    """Election, finalizer, child, status, condition, event, cleanup: no request is refused."""
+    operator = await everything(namespace)
+    documents = operator.manifests(namespace=namespace.name)
+    needed = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+    for document in documents:
+        if document["kind"] in needed:
+            await cluster.client.apply(document, field_manager="test")
+    kubeconfig = await control_plane.service_account_kubeconfig(namespace.name, namespace.name)
+    refused, sent = total("rest_client_requests_total", code="403"), writes()
+    async with running(operator, http_port=0, kubeconfig=str(kubeconfig)):
+        await create(cluster, Gadget, "one", namespace.name, size=3)
+        await eventually(15, lambda: has_size(cluster, namespace, "one", 3))
+        await eventually(15, lambda: has_event(cluster, namespace, "Sized"))
+        await cluster.client.delete(Gadget, "one", namespace.name)
+        await eventually(15, lambda: has_event(cluster, namespace, "Cleaned"))
+    assert total("rest_client_requests_total", code="403") == refused
+    assert total("rws_events_total", result="failed") == 0
+    assert writes() - sent >= 8
+    for kind in (kinds.ClusterRole, kinds.ClusterRoleBinding):
+        await cluster.client.delete(kind, namespace.name)
+
+
+async def everything(namespace: TestNamespace) -> Operator:
+    """An Operator that uses all of the Context, named after its namespace."""
+    operator = Operator(namespace.name)
+    operator.leader_election()
+    gadgets = operator.controller(
+        Gadget, owns=[kinds.ConfigMap], reads=[kinds.Service], namespaces=[namespace.name]
+    )
+
+    @gadgets.reconcile
+    async def reconcile(gadget: Gadget, ctx: Context) -> Action:
+        child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": gadget.name}}
+        spare = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "spare"}}
+        await ctx.apply_owned(gadget, child)
+        await ctx.delete(await ctx.apply_owned(gadget, spare))
+        assert await ctx.list(kinds.Service, gadget.namespace) == []
+        await ctx.patch_status(gadget, {"size": gadget.spec.size})
+        await ctx.event(gadget, "Sized", f"has size {gadget.spec.size}")
+        return Action.await_change()
+
+    @gadgets.finalizer("operator.test.example.com/clean")
+    async def cleanup(gadget: Gadget, ctx: Context) -> None:
+        await ctx.event(gadget, "Cleaned", "is clean")
+
+    return operator
+
+
+async def has_size(cluster: TestCluster, namespace: TestNamespace, name: str, size: int) -> bool:
+    """Whether a Gadget's status says so."""
+    return (await cluster.client.get(Gadget, name, namespace.name)).status.size == size
+
+
+async def has_event(cluster: TestCluster, namespace: TestNamespace, reason: str) -> bool:
+    """Whether there is an event of that reason."""
+    events = await cluster.client.list(kinds.Event, namespace.name)
+    return any(event["reason"] == reason for event in events)
+
+
+async def test_a_restart_over_settled_objects_writes_nothing(
+    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+) -> None:
+    """A second Operator of the same name finds all as it should be, and sends no write."""
+
+    def operator() -> Operator:
+        made = Operator("settled", client=cluster.client)
+        controller = made.controller(Gadget, owns=[kinds.ConfigMap], namespaces=[namespace.name])
+
+        @controller.reconcile
+        async def reconcile(gadget: Gadget, ctx: Context) -> None:
+            child = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": gadget.name}}
+            await ctx.apply_owned(gadget, child | {"data": {"size": str(gadget.spec.size)}})
+            await ctx.patch_status(gadget, {"size": gadget.spec.size})
+
+        return made
+
+    for number in range(20):
+        await create(cluster, Gadget, f"g{number}", namespace.name)
+
+    async def all_settled() -> bool:
+        gadgets = await cluster.client.list(Gadget, namespace.name)
+        return all(gadget.status.size == 1 for gadget in gadgets)
+
+    sent = writes()
+    async with running(operator()):
+        await eventually(15, all_settled)
+    assert writes() - sent == 40
+    sent = writes()
+    runs = total("rws_controller_reconciles_total", controller="Gadget")
+    async with running(operator()):
+        await eventually(
+            15, lambda: total("rws_controller_reconciles_total", controller="Gadget") - runs >= 20
+        )
+        await asyncio.sleep(0.5)
+    assert writes() - sent == 0
+
+
+async def test_a_clean_stop_drains_then_releases_then_publishes(
+    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+) -> None:
+    """What runs ends under the Lease, nothing new begins, readiness falls, events get out."""
+    operator = Operator("clean-stop", client=cluster.client)
+    operator.leader_election(namespace=namespace.name)
+    controller = operator.controller(Gadget, namespaces=[namespace.name], workers=1)
+    started, log = asyncio.Event(), []
+
+    @controller.reconcile
+    async def reconcile(gadget: Gadget, ctx: Context) -> None:
+        started.set()
+        await asyncio.sleep(1)
+        log.append((gadget.name, await holder(cluster, namespace.name, "clean-stop") != ""))
+        await ctx.event(gadget, "Finished", "in time")
+
+    for name in ("one", "two"):
+        await create(cluster, Gadget, name, namespace.name)
+    async with running(operator, http_port=0):
+        await asyncio.wait_for(started.wait(), 15)
+        operator.stop()
+        await eventually(0.9, lambda: is_draining(operator))
+    assert [held for _, held in log] == [True]
+    assert await holder(cluster, namespace.name, "clean-stop") == ""
+    assert await has_event(cluster, namespace, "Finished")
+
+
+async def is_draining(operator: Operator) -> bool:
+    """Whether /readyz says that the process stops."""
+    status, text = await fetch(operator, "/readyz")
+    return status == 503 and "stopping" in text
+
+
+async def test_a_cancelled_run_cuts_the_work_and_releases_the_lease(
+    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+) -> None:
+    """Cancellation is no drain: the handler is cancelled at once; nobody waits for the Lease."""
+    operator = Operator("cancelled", client=cluster.client)
+    operator.leader_election(namespace=namespace.name)
+    started, cut = asyncio.Event(), asyncio.Event()
+
+    @operator.controller(Gadget, namespaces=[namespace.name]).reconcile
+    async def reconcile(gadget: Gadget, ctx: Context) -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cut.set()
+            raise
+
+    await create(cluster, Gadget, "one", namespace.name)
+    task = asyncio.create_task(operator.run())
+    await asyncio.wait_for(started.wait(), 15)
+    task.cancel()
+    async with asyncio.timeout(3):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert cut.is_set()
+    assert await holder(cluster, namespace.name, "cancelled") == ""
+
+
+async def test_nothing_is_left_behind(
+    cluster: TestCluster, control_plane: ControlPlane, namespace: TestNamespace, gadgets: None
+) -> None:
+    """After the end there is no task, no thread and no open client of the Operator's."""
+    tasks, threads = asyncio.all_tasks(), set(threading.enumerate())
+    operator = Operator("tidy")
+    operator.leader_election(namespace=namespace.name)
+    idle(operator, namespace.name)
+    async with running(operator, http_port=0, kubeconfig=str(control_plane.kubeconfig)):
+        await eventually(15, lambda: is_ready(operator))
+        await eventually(15, lambda: holder(cluster, namespace.name, "tidy"))
+        status, text = await fetch(operator, "/livez?verbose")
+        assert (status, text.count("[+]tidy: ")) == (200, 3), text
+    assert asyncio.all_tasks() == tasks
+    assert set(threading.enumerate()) == threads
+
+
+async def test_a_failing_part_ends_all_with_its_error(
+    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+) -> None:
+    """One error comes as it is, several as a group; the Lease is released."""
+    operator = Operator("failing", client=cluster.client)
+    operator.leader_election(namespace=namespace.name)
+    idle(operator, namespace.name)
+    operator.add(Task("broken", ZeroDivisionError("broken")))
+    with pytest.raises(ZeroDivisionError, match="broken"):
+        await operator.run()
+    assert await holder(cluster, namespace.name, "failing") == ""
+    second = Operator("failing-twice", client=cluster.client)
+    second.add(Task("broken", ZeroDivisionError()))
+    second.add(Task("broken too", KeyError()))
+    with pytest.raises(ExceptionGroup) as raised:
+        await second.run()
+    assert {type(error) for error in raised.value.exceptions} == {ZeroDivisionError, KeyError}
+
+
+async def test_a_part_that_ends_early_ends_all(cluster: TestCluster) -> None:
+    """A loop that returns is as dead as one that raises, and is named."""
+    operator = Operator("early", client=cluster.client)
+    operator.add(Task("poller", None))
+    with pytest.raises(OperatorError, match="operator early: poller ended although nobody asked"):
+        await operator.run()
+
+
+async def test_a_port_in_use_is_told_in_one_line(
+    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+) -> None:
+    """The error names the address and the way out."""
+    operator = Operator("port", client=cluster.client)
+    idle(operator, namespace.name)
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=f":{port} is in use: choose another port"):
+            await operator.run(http_port=port)
+
+
+async def test_a_standby_is_warm_and_takes_over_at_the_release(
+    cluster: TestCluster, control_plane: ControlPlane, namespace: TestNamespace, gadgets: None
+) -> None:
+    """Two Operators in one process, each with a client: one works, the other is only ready."""
+    worked: list[str] = []
+
+    def replica(name: str, of: Any) -> Operator:
+        operator = Operator("pair", client=of)
+        operator.leader_election(namespace=namespace.name)
+        controller = operator.controller(Gadget, name=name, namespaces=[namespace.name])
+
+        @controller.reconcile
+        async def reconcile(gadget: Gadget, ctx: Context) -> None:
+            worked.append(name)
+
+        return operator
+
+    await create(cluster, Gadget, "one", namespace.name)
+    async with await client(str(control_plane.kubeconfig)) as other:
+        first, second = replica("first", cluster.client), replica("second", other)
+        async with running(first):
+            await eventually(15, lambda: worked == ["first"])
+            async with running(second, http_port=0):
+                await eventually(15, lambda: is_ready(second))
+                await asyncio.sleep(0.5)
+                assert worked == ["first"]
+                assert total("workqueue_depth", controller="second") == 1
+                first.stop()
+                released = asyncio.get_running_loop().time()
+                await eventually(5, lambda: worked == ["first", "second"], every=0.02)
+                assert asyncio.get_running_loop().time() - released < 1.5
+        assert (await other.request("GET", "/version")).status == 200
+
+
+async def test_a_lost_lease_ends_all_at_once(
+    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+) -> None:
+    """Work is cut without a drain, its writes are refused, and the Lease is left alone."""
+    operator = Operator("robbed", client=cluster.client)
+    operator.leader_election(namespace=namespace.name)
+    started, refused = asyncio.Event(), asyncio.Event()
+
+    @operator.controller(Gadget, namespaces=[namespace.name]).reconcile
+    async def reconcile(gadget: Gadget, ctx: Context) -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            try:
+                await ctx.patch_status(gadget, {"size": 7})
+            except LeadershipLost:
+                refused.set()
+
+    await create(cluster, Gadget, "one", namespace.name)
+    task = asyncio.create_task(operator.run())
+    await asyncio.wait_for(started.wait(), 15)
+    assert not operator.has_lost_lease()
+    await cluster.client.request(
+        "PATCH",
+        LEASES.format(namespace=namespace.name, name="robbed"),
+        body={"spec": {"holderIdentity": "thief"}},
+        content_type="application/merge-patch+json",
+    )
+    async with asyncio.timeout(5):
+        with pytest.raises(LeadershipLost, match="thief"):
+            await task
+    assert refused.is_set()
+    assert operator.has_lost_lease()
+    assert await holder(cluster, namespace.name, "robbed") == "thief"
+    assert (await cluster.client.get(Gadget, "one", namespace.name)).status.size is None
