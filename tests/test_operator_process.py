@@ -208,7 +208,6 @@ def test_bad_credentials_are_told_in_one_line(
     text: str | None, pattern: str, tmp_path: Path, programs: list[Program]
 ) -> None:
     """What, where and remedy in one line; exit code 1; no traceback."""
-
     path = str(tmp_path / "none") if text is None else kubeconfig(tmp_path, text)
     program = Program(tmp_path, WORKS, "--http-port", "0", "--kubeconfig", path)
     programs.append(program)
