@@ -9,23 +9,27 @@ by resource version. This module alone decides; it does no input or output.
     r           resource version of what arrives
     progress    resource version up to which the watch has told everything
     awaited     keys whose cached record is an own answer (a) that the watch has not told yet
-    buried      uids that an own write found, or made, gone and the watch has not told yet
+    buried      last record of an object that an own write found, or made, gone, while the watch
+                has not told it yet
     held        keys with a write under way: what arrives for them waits until it ends
 
     what arrives         when                              what becomes of it
     -------------------  --------------------------------  -----------------------------------
     anything             its key is held                   waits; then as below, in order
-    anything             its uid is buried                 dropped (DELETED ends the burial)
+    anything             its object is buried, or it is    dropped (DELETED ends the burial)
+                         no newer than the one buried
     ADDED, MODIFIED      r not newer than c                dropped: an echo, or older than one
                          otherwise                         put; another uid: deletion, addition
     DELETED              of another uid than u             dropped: an earlier object of the name
                          c newer than r                    dropped: it had left the selection
                                                            before our write brought it back
                          otherwise                         removed
-    an object in a list  a awaited, r not newer than a     dropped: the list is older than it
+    an object in a list  it waited for a write             as MODIFIED
+                         a awaited, r not newer than a     dropped: the list is older than it
                          r = c                             dropped: nothing changed
                          otherwise                         put; another uid: deletion, addition
-    the list's end, L    absent, a awaited, newer than L   kept
+    the list's end, L    absent, waited, c newer than L    kept
+                         absent, a awaited, newer than L   kept
                          absent otherwise                  removed
                          L older than progress             history was rolled back: nothing is
                                                            awaited any more, list again
@@ -81,11 +85,11 @@ class Merge:
         self._store = store
         self._tell = tell
         self._awaited: dict[ObjectKey, str] = {}
-        self._buried: set[str] = set()
+        self._buried: dict[ObjectKey, ObjectRecord] = {}
         self._held: dict[ObjectKey, _Held] = {}
         self._progress = ""
         self._listed: set[ObjectKey] = set()
-        self._listed_buried: set[str] = set()
+        self._listed_buried: set[ObjectKey] = set()
         self._initial = True
 
     # What the watch tells.
@@ -116,9 +120,12 @@ class Merge:
     def listed(self, record: ObjectRecord) -> None:
         """An object of the list."""
         self._listed.add(record.key)
-        if record.uid in self._buried or record.key in self._held:
-            self._listed_buried.add(record.uid)
-        self._or_hold(record.key, record.resource_version, partial(self._list_one, record))
+        if record.key in self._held or self._is_buried(record):
+            self._listed_buried.add(record.key)
+        if record.key in self._held:
+            self._or_hold(record.key, record.resource_version, partial(self._changed, record))
+        else:
+            self._list_one(record)
 
     def unlisted(self, record: ObjectRecord) -> None:
         """An object was deleted after it was listed and before the list ended."""
@@ -134,10 +141,10 @@ class Merge:
         if self._awaited and is_newer(self._progress, resource_version):
             self._awaited.clear()
             return False
-        self._buried &= self._listed_buried
-        for key in self._store.keys_now():
+        self._buried = {k: r for k, r in self._buried.items() if k in self._listed_buried}
+        for key in {*self._store.keys_now(), *self._held}:
             if key not in self._listed:
-                self._or_hold(key, resource_version, partial(self._absent, key, resource_version))
+                self._without(key, resource_version)
         self._awaited = {
             key: a for key, a in self._awaited.items() if not covers(resource_version, a)
         }
@@ -167,7 +174,7 @@ class Merge:
         cached = self._store.get(key)
         latest = self._held[key].latest
         is_told = latest != "" and covers(latest, version)
-        if record.uid in self._buried:
+        if self._is_buried(record):
             return
         if cached is None and not is_told and self._progress and covers(self._progress, version):
             return
@@ -183,7 +190,7 @@ class Merge:
         self._awaited.pop(key, None)
         if cached is None:
             return
-        self._buried.add(cached.uid)
+        self._buried[key] = cached
         self._remove(cached, writer if explained else None, silent=explained and writer is None)
 
     # The rules.
@@ -195,6 +202,19 @@ class Merge:
         else:
             held.waiting.append(arrival)
             held.latest = version
+
+    def _is_buried(self, record: ObjectRecord) -> bool:
+        buried = self._buried.get(record.key)
+        return buried is not None and (
+            buried.uid == record.uid or covers(buried.resource_version, record.resource_version)
+        )
+
+    def _without(self, key: ObjectKey, version: str) -> None:
+        """A list, or a watch's silence, tells that there is no such object as of ``version``."""
+        if key in self._held:
+            self._or_hold(key, version, partial(self._absent, key, version, is_late=True))
+        else:
+            self._absent(key, version, is_late=False)
 
     def _arrived(self, record: ObjectRecord) -> None:
         self._progress = record.resource_version
@@ -208,18 +228,20 @@ class Merge:
         passed = [key for key, a in self._awaited.items() if covers(self._progress, a)]
         for key in passed:
             del self._awaited[key]
-            self._or_hold(key, self._progress, partial(self._absent, key, self._progress))
+            self._without(key, self._progress)
 
     def _changed(self, record: ObjectRecord) -> None:
         cached = self._store.get(record.key)
-        if record.uid in self._buried:
+        if self._is_buried(record):
             return
         if cached is not None and covers(cached.resource_version, record.resource_version):
             return
         self._put(record)
 
     def _deleted(self, record: ObjectRecord) -> None:
-        self._buried.discard(record.uid)
+        buried = self._buried.get(record.key)
+        if buried is not None and buried.uid == record.uid:
+            del self._buried[record.key]
         cached = self._store.get(record.key)
         if cached is None or cached.uid != record.uid:
             return
@@ -229,7 +251,7 @@ class Merge:
 
     def _list_one(self, record: ObjectRecord) -> None:
         cached = self._store.get(record.key)
-        if record.uid in self._buried:
+        if self._is_buried(record):
             return
         if cached is not None:
             awaited = self._awaited.get(record.key)
@@ -239,10 +261,12 @@ class Merge:
                 return
         self._put(record)
 
-    def _absent(self, key: ObjectKey, version: str) -> None:
+    def _absent(self, key: ObjectKey, version: str, is_late: bool) -> None:
         cached = self._store.get(key)
-        awaited = self._awaited.get(key)
-        if cached is None or (awaited is not None and not covers(version, awaited)):
+        if cached is None:
+            return
+        known = cached.resource_version if is_late else self._awaited.get(key, version)
+        if is_newer(known, version):
             return
         self._awaited.pop(key, None)
         self._remove(cached)

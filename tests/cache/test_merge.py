@@ -1,0 +1,275 @@
+"""The merge's table against a model: one name, a server, a late watch and own writes."""
+
+import itertools
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rws_operator.cache.merge import Merge
+from rws_operator.cache.store import Store
+from rws_operator.resources.kind import ObjectKey
+from rws_operator.resources.record import ObjectRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rws_operator.cache.delta import Delta
+
+EXAMPLES = 500
+KEY = ObjectKey("ns", "a")
+
+
+def record(uid: str, version: int, *, key: ObjectKey = KEY) -> ObjectRecord:
+    """A record as of a version."""
+    return ObjectRecord(
+        raw=b"{}",
+        key=key,
+        uid=uid,
+        resource_version=str(version),
+        generation=0,
+        deleting=False,
+        finalizers=(),
+        owners=(),
+    )
+
+
+class World:
+    """A server that holds at most one object, a watch that lags, and a cache.
+
+    Each method is a step that a test may take at any time.
+    """
+
+    def __init__(self) -> None:
+        self.version = 10
+        self.uids: Iterator[int] = itertools.count(1)
+        self.object: ObjectRecord | None = None
+        self.log: list[tuple[str, ObjectRecord]] = []
+        self.told_up_to = 0
+        self.store = Store()
+        self.deltas: list[Delta] = []
+        self.merge = Merge(self.store, self.deltas.append)
+        self.open: list[tuple[ObjectRecord | None, int]] = []
+        self.foreign: set[str] = set()
+        self.merge.list_started()
+        self.merge.list_completed("10")
+
+    def _happens(self, kind: str, record_: ObjectRecord) -> None:
+        self.log.append((kind, record_))
+        self.object = None if kind == "DELETED" else record_
+
+    def _change(self) -> ObjectRecord:
+        self.version += 1
+        is_new = self.object is None
+        uid = self.object.uid if self.object else f"uid{next(self.uids)}"
+        made = record(uid, self.version)
+        self._happens("ADDED" if is_new else "MODIFIED", made)
+        return made
+
+    def foreign_change(self) -> None:
+        """Another client creates or changes the object."""
+        self.foreign.add(self._change().resource_version)
+
+    def foreign_deletion(self) -> None:
+        """Another client deletes the object."""
+        if self.object:
+            self.version += 1
+            self._happens("DELETED", record(self.object.uid, self.version))
+
+    def tell(self) -> None:
+        """The watch tells one more event."""
+        if self.told_up_to < len(self.log):
+            kind, event = self.log[self.told_up_to]
+            self.told_up_to += 1
+            (self.merge.deleted if kind == "DELETED" else self.merge.changed)(event)
+
+    def bookmark(self) -> None:
+        """The watch has told everything and says so."""
+        if self.told_up_to == len(self.log):
+            self.merge.progressed(str(self.version))
+
+    def relist(self) -> None:
+        """The watch is lost; a list tells what is."""
+        self.told_up_to = len(self.log)
+        self.merge.list_started()
+        if self.object:
+            self.merge.listed(self.object)
+        self.merge.list_completed(str(self.version))
+
+    def begin_own_write(self) -> None:
+        """An own write reaches the server; its answer is on its way."""
+        self.merge.hold(KEY)
+        before = self.version
+        self.open.append((self._change(), before))
+
+    def begin_own_deletion(self) -> None:
+        """An own deletion reaches the server; its answer is on its way."""
+        self.merge.hold(KEY)
+        if self.object:
+            self.version += 1
+            self._happens("DELETED", record(self.object.uid, self.version))
+        self.open.append((None, self.version))
+
+    def answer(self) -> None:
+        """The oldest own write under way is answered."""
+        if not self.open:
+            return
+        answer, before = self.open.pop(0)
+        if answer is None:
+            self.merge.gone(KEY, True, "me")
+        else:
+            cached = self.store.get(KEY)
+            history = [e for _, e in self.log if int(e.resource_version) <= before]
+            latest = history[-1] if history else None
+            is_known = (cached is None and (latest is None or latest.uid != answer.uid)) or (
+                cached is not None and latest is not None and cached == latest
+            )
+            self.merge.answered(answer, is_known, "me")
+        self.merge.release(KEY)
+
+    def lose_answer(self) -> None:
+        """The oldest own write under way gets no answer."""
+        if self.open:
+            self.open.pop(0)
+            self.merge.release(KEY)
+
+    def settle(self) -> None:
+        """Everything under way arrives."""
+        while self.open:
+            self.answer()
+        while self.told_up_to < len(self.log):
+            self.tell()
+        self.bookmark()
+
+
+STEPS = [
+    World.foreign_change,
+    World.foreign_deletion,
+    World.tell,
+    World.bookmark,
+    World.relist,
+    World.begin_own_write,
+    World.begin_own_deletion,
+    World.answer,
+    World.lose_answer,
+]
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(st.sampled_from(STEPS), max_size=25))
+def test_the_cache_ends_as_the_server_is(steps: list[object]) -> None:
+    """However own writes, foreign ones, events and lists meet, the cache ends up right."""
+    world = World()
+    for step in steps:
+        step(world)  # type: ignore[operator]
+    world.settle()
+    assert world.store.get(KEY) == world.object
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(st.sampled_from(STEPS), max_size=25))
+def test_deltas_are_a_faithful_story(steps: list[object]) -> None:
+    """Each delta starts where the last ended, keeps to one uid, and never goes back in time."""
+    world = World()
+    for step in steps:
+        step(world)  # type: ignore[operator]
+    world.settle()
+    shown: ObjectRecord | None = None
+    newest = 0
+    for delta in world.deltas:
+        assert delta.old == shown
+        if delta.old and delta.new:
+            assert delta.old.uid == delta.new.uid
+        if delta.new:
+            assert int(delta.new.resource_version) > newest
+            newest = int(delta.new.resource_version)
+        shown = delta.new
+    assert shown == world.object
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.lists(st.sampled_from(STEPS), max_size=25))
+def test_the_last_foreign_change_is_told_as_foreign(steps: list[object]) -> None:
+    """After the newest foreign change there is a delta for all, which shows it or a later state."""
+    world = World()
+    for step in steps:
+        step(world)  # type: ignore[operator]
+    world.settle()
+    newest = max(map(int, world.foreign), default=0)
+    if world.object is None or not newest:
+        return
+    creation = next(int(e.resource_version) for _, e in world.log if e.uid == world.object.uid)
+    if newest < creation:
+        return
+    told = [d for d in world.deltas if d.new and d.writer is None]
+    assert any(int(d.new.resource_version) >= newest for d in told if d.new)
+
+
+def test_an_own_deletion_is_not_undone_by_older_events() -> None:
+    """Between our deletion and the watch's word of it the object never comes back."""
+    world = World()
+    for step in (World.foreign_change, World.tell, World.foreign_change):
+        step(world)
+    world.begin_own_deletion()
+    world.answer()
+    for _ in range(2):
+        assert world.store.get(KEY) is None
+        world.tell()
+    assert world.store.get(KEY) is None
+
+
+def test_a_stale_departure_from_the_selection_is_dropped() -> None:
+    """DELETED, because the object left the selection, is older than our write that put it back."""
+    world = World()
+    world.foreign_change()
+    world.tell()
+    left = record("uid1", 12)
+    world.version = 12
+    world.begin_own_write()
+    world.answer()
+    world.merge.deleted(left)
+    assert world.store.get(KEY) == record("uid1", 13)
+
+
+def test_a_history_that_was_rolled_back_is_believed() -> None:
+    """After a restore of etcd no own answer is awaited any more; another list tells what is."""
+    world = World()
+    world.foreign_change()
+    world.tell()
+    world.merge.progressed("90")
+    world.merge.hold(KEY)
+    world.merge.answered(record("uid1", 100), True, "me")
+    world.merge.release(KEY)
+    world.merge.list_started()
+    world.merge.listed(record("uid1", 50))
+    assert not world.merge.list_completed("60")
+    world.merge.list_started()
+    world.merge.listed(record("uid1", 50))
+    assert world.merge.list_completed("60")
+    assert world.store.get(KEY) == record("uid1", 50)
+
+
+def test_opaque_versions_are_compared_for_equality_only() -> None:
+    """An aggregated API server may use any versions: the echo is dropped, the rest is believed."""
+    world = World()
+    first, second = record("u", 1), record("u", 2)
+    opaque = [
+        ObjectRecord(**{f: getattr(r, f) for f in r.__struct_fields__} | {"resource_version": v})
+        for r, v in ((first, "x1"), (second, "b2"))
+    ]
+    world.merge.changed(opaque[0])
+    world.merge.hold(KEY)
+    world.merge.answered(opaque[1], True, "me")
+    world.merge.changed(opaque[1])
+    world.merge.release(KEY)
+    assert [d.writer for d in world.deltas] == [None, "me"]
+
+
+def test_without_a_writer_an_explained_write_is_told_to_nobody() -> None:
+    """The cache shows it all the same."""
+    world = World()
+    world.merge.hold(KEY)
+    world.merge.answered(record("u", 11), True, None)
+    world.merge.release(KEY)
+    assert world.deltas == []
+    assert world.store.get(KEY) == record("u", 11)
