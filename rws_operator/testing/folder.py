@@ -6,7 +6,6 @@ is removed at the next start, whatever ended the owner.
 
 import contextlib
 import fcntl
-import os
 import shutil
 import socket
 import tempfile
@@ -46,15 +45,7 @@ def reserved_port() -> Iterator[int]:
 def sweep() -> None:
     """Remove the folders of owners that died together with their supervisors."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            if folder.stat().st_uid == os.getuid() and _is_abandoned(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_abandoned(folder: Path) -> bool:
-    try:
-        with (folder / _LOCK).open() as lock:
+        # An OSError means: locked, gone, another user's, or so new that it has no lock yet.
+        with contextlib.suppress(OSError), (folder / _LOCK).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-    except OSError:  # locked, or so new that it has no lock yet
-        return False
+            shutil.rmtree(folder, ignore_errors=True)

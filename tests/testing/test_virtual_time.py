@@ -1,6 +1,8 @@
 """Tests of the virtual clock: it jumps over idle time, and only over that."""
 
 import asyncio
+import socket
+import threading
 import time
 
 import pytest
@@ -48,19 +50,16 @@ async def test_time_stands_still_while_code_runs():
 
 
 async def test_no_jump_while_a_socket_is_watched():
-    """With a connection open, its answer wins over a timer that is later in real time."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readline()
-        writer.write(b"pong\n")
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        async with asyncio.timeout(20):
-            writer.write(b"ping\n")
-            assert await reader.readline() == b"pong\n"
-        writer.close()
+    """An answer that takes real time to come wins over a timer that is later in real time."""
+    near, far = socket.socketpair()
+    reader, writer = await asyncio.open_connection(sock=near)
+    answer = threading.Timer(0.1, far.sendall, [b"pong\n"])
+    answer.start()
+    async with asyncio.timeout(20):
+        assert await reader.readline() == b"pong\n"
+    answer.join()
+    writer.close()
+    far.close()
 
 
 async def test_no_jump_while_a_thread_works():
