@@ -22,8 +22,9 @@ def owned_folder() -> Iterator[Path]:
     sweep()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     try:
-        with (folder / _LOCK).open("w") as lock:
+        with (folder / "new.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            (folder / "new.lock").rename(folder / _LOCK)  # never seen unlocked by a sweep
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
