@@ -128,7 +128,7 @@ def make_context(tls: Tls, certificate: ClientCertificate | None = None) -> ssl.
 def _trusting(tls: Tls) -> ssl.SSLContext:
     """Make a context that trusts the right authorities and holds no certificate yet."""
     if tls.insecure:
-        context = ssl.create_default_context()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         return context

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 import urllib.request
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
@@ -30,6 +31,7 @@ from rws_operator.errors import KubeconfigError
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from aiohttp import AddrInfoType
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import Connection
     from aiohttp.http import RawResponseMessage
@@ -46,6 +48,14 @@ _KEEP_SECONDS = 30.0
 
 _READ_BUFFER = 2**18
 """Bytes that may wait to be read before the socket is paused."""
+
+_SOCKET_OPTIONS = {
+    "TCP_USER_TIMEOUT": 20_000,  # milliseconds that sent bytes may stay unacknowledged
+    "TCP_KEEPIDLE": 30,
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 3,
+}
+"""Set where the system knows them; asyncio sets TCP_NODELAY itself."""
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 """Verbs whose requests say how long their body is even where there is none."""
@@ -87,12 +97,12 @@ class Transport:
 
     @cached_property
     def _pool(self) -> aiohttp.TCPConnector:
-        return aiohttp.TCPConnector(limit=_POOL_SIZE, keepalive_timeout=_KEEP_SECONDS)
+        return _connector(_POOL_SIZE)
 
     @cached_property
     def _own(self) -> aiohttp.TCPConnector:
         """The unbounded connector of watches and of what must never wait."""
-        return aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS)
+        return _connector(0)
 
     def _fixed_head(self, user_agent: str) -> str:
         """Return the header lines that never change."""
@@ -261,6 +271,24 @@ async def _read_head(connection: Connection) -> tuple[RawResponseMessage, aiohtt
         message, payload = await cast("ResponseHandler", connection.protocol).read()
         if message.code >= 200:
             return message, payload
+
+
+def _connector(limit: int) -> aiohttp.TCPConnector:
+    return aiohttp.TCPConnector(
+        limit=limit, keepalive_timeout=_KEEP_SECONDS, socket_factory=_open_socket
+    )
+
+
+def _open_socket(address: AddrInfoType) -> socket.socket:
+    """Open a socket whose dead peer the kernel finds, long before TCP itself gives up."""
+    family, kind, protocol, _, _ = address
+    opened = socket.socket(family, kind, protocol)
+    opened.setblocking(False)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _SOCKET_OPTIONS.items():
+        if (option := getattr(socket, name, None)) is not None:
+            opened.setsockopt(socket.IPPROTO_TCP, option, value)
+    return opened
 
 
 def _proxy(config: ClientConfig, url: URL) -> URL | None:

@@ -3,6 +3,8 @@
 import asyncio
 import gzip
 import logging
+import socket
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -185,6 +187,25 @@ async def test_a_broken_answer_is_a_failed_connection(chunks: tuple[bytes, ...])
             await send("PATCH")(client)
     assert address in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+async def test_the_kernel_looks_after_idle_connections(server: ScriptedServer) -> None:
+    """A peer that went without a word is found within a minute, by keep-alive or by silence."""
+    server.answer(ok())
+    async with server.client() as client:
+        await send("GET")(client)
+        (kept,) = client._transport._pool._conns.values()
+        transport = kept[0][0].transport
+        assert transport is not None
+        opened = transport.get_extra_info("socket")
+        assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if sys.platform == "linux":
+            idle, gap, count, silence = (
+                opened.getsockopt(socket.IPPROTO_TCP, getattr(socket, f"TCP_{name}"))
+                for name in ("KEEPIDLE", "KEEPINTVL", "KEEPCNT", "USER_TIMEOUT")
+            )
+            assert idle + gap * count <= 60
+            assert silence == 20_000
 
 
 async def test_gzip_is_asked_for_reads_and_undone(server: ScriptedServer) -> None:

@@ -7,14 +7,19 @@ from rws_operator.client import Answer, client
 
 
 class WidgetSpec(Model):
+    """What is wanted."""
+
     size: int = 1
 
 
 class Widget(CustomResource, group="typing.example.com", version="v1"):
+    """A kind."""
+
     spec: WidgetSpec
 
 
 async def reads(client: Client) -> None:
+    """Reading verbs."""
     assert_type(await client.get(Widget, "a", "default"), Widget)
     assert_type(await client.get(kinds.ConfigMap, "a", "default"), dict[str, Any])
     assert_type(await client.list(Widget), list[Widget])
@@ -26,6 +31,7 @@ async def reads(client: Client) -> None:
 
 
 async def writes(client: Client, widget: Widget, plain: dict[str, Any]) -> None:
+    """Writing verbs."""
     assert_type(await client.create(widget), Widget)
     assert_type(await client.create(plain), dict[str, Any])
     assert_type(await client.replace(widget), Widget)
@@ -37,8 +43,8 @@ async def writes(client: Client, widget: Widget, plain: dict[str, Any]) -> None:
 
 
 async def mistakes(client: Client, widget: Widget) -> None:
+    """Each line is refused."""
     widget.spec.sise = 2  # type: ignore[attr-defined]
-    (await client.get(Widget, "a", "default")).spec.sise  # type: ignore[attr-defined]
     await client.get("ConfigMap", "a")  # type: ignore[call-overload]
     await client.apply(widget)  # type: ignore[call-overload]
     await client.create(1)  # type: ignore[call-overload]
@@ -47,5 +53,6 @@ async def mistakes(client: Client, widget: Widget) -> None:
 
 
 async def made() -> None:
+    """The client of the surroundings."""
     async with await client() as one:
         assert_type(one, Client)
