@@ -8,17 +8,16 @@ it leaves out defaults that nobody set, so that the API server's own stay in cha
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast, dataclass_transform
 
 import pydantic
+from pydantic.fields import FieldInfo
 
 from rws_operator.errors import ResourceDefinitionError
-from rws_operator.resources.field import Field
 from rws_operator.resources.rule import Rule
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
 
 Defaults = Literal["omitted", "kept"]
 _Defaults = Literal["omitted", "kept", "kept unless null"]
@@ -34,8 +33,31 @@ def wire_name(name: str) -> str:
     return first + "".join(part[0].upper() + part[1:] for part in others)
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(Field, pydantic.Field))
-class Model(pydantic.BaseModel):
+class WireField(NamedTuple):
+    """What the way to the wire needs to know of a field."""
+
+    name: str
+    alias: str
+    has_default: bool
+    default: Any
+    factory: Callable[[], Any] | None
+
+
+if TYPE_CHECKING:
+    # Type checkers look at the metaclass for what makes a field; pydantic's knows its own alone.
+    from pydantic._internal._model_construction import ModelMetaclass
+
+    from rws_operator.resources.field import Field
+
+    @dataclass_transform(kw_only_default=True, field_specifiers=(Field, pydantic.Field))
+    class ModelType(ModelMetaclass):
+        """pydantic's metaclass, for type checkers with our Field."""
+
+else:
+    ModelType = type(pydantic.BaseModel)
+
+
+class Model(pydantic.BaseModel, metaclass=ModelType):
     """A group of fields: a spec, a status, or a part of one.
 
     Class keywords:
@@ -57,6 +79,7 @@ class Model(pydantic.BaseModel):
 
     schema_rules: ClassVar[tuple[Rule, ...]] = ()
     schema_preserves_unknown: ClassVar[bool] = False
+    schema_fields: ClassVar[tuple[WireField, ...]] = ()
 
     if TYPE_CHECKING:
         # pydantic's own takes any configuration key; ours takes these two.
@@ -70,6 +93,7 @@ class Model(pydantic.BaseModel):
         ) -> None:
             super().__init_subclass__()
             refuse_shadowed_names(cls)
+            refuse_look_around(cls)
             cls.schema_rules = tuple(rules)
             cls.schema_preserves_unknown = preserve_unknown
 
@@ -77,6 +101,7 @@ class Model(pydantic.BaseModel):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         # pydantic hands our keywords to this hook again.
         super().__pydantic_init_subclass__()
+        cls.schema_fields = _wire_fields(cls)
         refuse_shared_wire_names(cls)
 
 
@@ -92,6 +117,25 @@ def refuse_shadowed_names(cls: type[Model]) -> None:
                 f"{cls.__name__}.{name}: the name is taken by an attribute of every model",
                 remedy=f"write {name}_; it is still {name!r} on the wire",
             )
+
+
+_LOOK_AROUND = re.compile(r"\(\?<?[=!]|\\[1-9]")
+
+
+def refuse_look_around(cls: type[Model]) -> None:
+    """Refuse a pattern that neither pydantic nor the API server can match; run before pydantic's.
+
+    Raises:
+        ResourceDefinitionError: Names the class, the field and the remedy.
+    """
+    for name, field in vars(cls).items():
+        for constraint in field.metadata if isinstance(field, FieldInfo) else ():
+            pattern = getattr(constraint, "pattern", None)
+            if isinstance(pattern, str) and _LOOK_AROUND.search(pattern):
+                raise ResourceDefinitionError(
+                    f"{cls.__name__}.{name}: the pattern {pattern!r} looks around or back",
+                    remedy="write it without, or use a Rule with two self.matches(...)",
+                )
 
 
 def _is_taken(cls: type[Model], name: str) -> bool:
@@ -110,14 +154,14 @@ def refuse_shared_wire_names(cls: type[Model]) -> None:
         ResourceDefinitionError: Names the class, both fields and the remedy.
     """
     seen: dict[str, str] = {}
-    for name, field in cls.model_fields.items():
-        wire = field_wire_name(name, field)
-        if wire in seen:
+    for field in cls.schema_fields:
+        if field.alias in seen:
             raise ResourceDefinitionError(
-                f"{cls.__name__}.{name}: {seen[wire]} is {wire!r} on the wire as well",
+                f"{cls.__name__}.{field.name}: {seen[field.alias]} is {field.alias!r} on the wire "
+                "as well",
                 remedy="rename one, or give it Field(wire_name=...)",
             )
-        seen[wire] = name
+        seen[field.alias] = field.name
 
 
 def field_wire_name(name: str, field: FieldInfo) -> str:
@@ -139,6 +183,17 @@ def wire_form(model: Model, defaults: Defaults = "omitted") -> dict[str, Any]:
     return _settle_model(model, model.model_dump(mode="json", by_alias=True), defaults)
 
 
+def field_wire_form(cls: type[Model], name: str, value: Any) -> Any:
+    """A value of one field of the class as JSON data.
+
+    Raises:
+        pydantic_core.PydanticSerializationError: It is not of the field's type.
+    """
+    made = cls.model_construct({name}, **{name: value})
+    wire = made.model_dump(mode="json", by_alias=True, include={name}, warnings="error")
+    return _settle_model(made, wire, "omitted").popitem()[1]
+
+
 def _settle(value: Any, wire: Any, defaults: _Defaults) -> Any:
     """Correct pydantic's dump `wire` of `value`, both walked together."""
     if isinstance(value, Model):
@@ -157,29 +212,42 @@ def _settle(value: Any, wire: Any, defaults: _Defaults) -> Any:
 
 
 def _settle_model(model: Model, wire: dict[str, Any], defaults: _Defaults) -> dict[str, Any]:
-    settled = dict(wire)
-    for name, field in type(model).model_fields.items():
-        alias = field_wire_name(name, field)
-        value = getattr(model, name)
-        if _is_left_out(model, name, field, value, defaults):
-            settled.pop(alias, None)
-        elif alias in settled:
-            settled[alias] = _settle(value, settled[alias], defaults)
-    return settled
+    values, given = vars(model), model.model_fields_set
+    for field in model.schema_fields:
+        if field.alias not in wire:
+            continue
+        value = values[field.name]
+        if field.name not in given and _is_left_out(field, value, defaults):
+            del wire[field.alias]  # the dump is ours to change
+        elif not isinstance(value, _SETTLED):
+            wire[field.alias] = _settle(value, wire[field.alias], defaults)
+    return wire
 
 
-def _is_left_out(
-    model: Model, name: str, field: FieldInfo, value: Any, defaults: _Defaults
-) -> bool:
-    if defaults == "kept" or name in model.model_fields_set:
+_SETTLED = (str, int, float, NoneType)
+
+
+def _wire_fields(cls: type[Model]) -> tuple[WireField, ...]:
+    return tuple(
+        WireField(
+            name=name,
+            alias=field_wire_name(name, field),
+            # What other fields decide can't be told from a given value, so it is always sent.
+            has_default=not (field.is_required() or field.default_factory_takes_validated_data),
+            default=field.default,
+            factory=cast("Callable[[], Any] | None", field.default_factory),
+        )
+        for name, field in cls.model_fields.items()
+    )
+
+
+def _is_left_out(field: WireField, value: Any, defaults: _Defaults) -> bool:
+    if defaults == "kept":
         return False
     if defaults == "kept unless null":
         return value is None
-    return _is_default(field, value)
-
-
-def _is_default(field: FieldInfo, value: Any) -> bool:
-    # Unset is not enough: a default list or model may have been changed in place.
-    if field.is_required():
+    if not field.has_default:
         return False
-    return bool(value == field.get_default(call_default_factory=True, validated_data={}))
+    # Unset is not enough: a default list or model may have been changed in place.
+    default = field.default if field.factory is None else field.factory()
+    return bool(value == default)

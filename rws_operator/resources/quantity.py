@@ -71,7 +71,7 @@ class Quantity:
 
 
 def _parse_quantity(text: str) -> Decimal:
-    match = _QUANTITY.fullmatch(text) if re.match(QUANTITY_PATTERN, text) else None
+    match = _QUANTITY.fullmatch(text) if re.fullmatch(QUANTITY_PATTERN, text) else None
     if match is None:
         raise ValueError(f"{text!r} is not a quantity: write a number and a suffix, e.g. 500m, 1Gi")
     number, suffix = match.groups()
@@ -80,7 +80,8 @@ def _parse_quantity(text: str) -> Decimal:
     return Decimal(number + suffix)
 
 
-_DURATION_PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+DURATION_PATTERN = r"^[+-]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
 _UNIT_SECONDS = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600,
 }  # fmt: skip
@@ -94,10 +95,9 @@ def parse_duration(value: str | timedelta) -> timedelta:
     """
     if isinstance(value, timedelta):
         return value
-    digits = value.lstrip("+-")
-    parts = _DURATION_PART.findall(digits)
-    if digits != "0" and (not parts or "".join(map("".join, parts)) != digits):
+    if not re.fullmatch(DURATION_PATTERN, value):
         raise ValueError(f"{value!r} is not a duration: write numbers and units, e.g. 1h30m")
+    parts = _DURATION_PART.findall(value)
     seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
     return timedelta(seconds=-seconds if value.startswith("-") else seconds)
 
@@ -118,6 +118,7 @@ Duration = Annotated[
     timedelta,
     PlainValidator(parse_duration),
     PlainSerializer(format_duration, when_used="json"),
-    WithJsonSchema({"type": "string", "format": "duration"}),
+    # The server's format alone takes more than Go writes, e.g. PT1H.
+    WithJsonSchema({"type": "string", "format": "duration", "pattern": DURATION_PATTERN}),
 ]
 """A timedelta, written ``1h30m0s`` on the wire."""

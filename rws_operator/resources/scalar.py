@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable
 from datetime import date, datetime
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Any, NoReturn
+from ipaddress import IPv4Address, IPv6Address
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import annotated_types
 import pydantic
 
 from rws_operator.resources.field import INT_OR_STRING
 from rws_operator.resources.quantity import QUANTITY_PATTERN, Quantity
+
+if TYPE_CHECKING:
+    import re
 
 JsonSchema = dict[str, Any]
 Refuse = Callable[[str, str], NoReturn]
@@ -30,8 +32,6 @@ _SCALARS: dict[Any, JsonSchema] = {
     uuid.UUID: {"type": "string", "format": "uuid"},
     IPv4Address: {"type": "string", "format": "ipv4"},
     IPv6Address: {"type": "string", "format": "ipv6"},
-    IPv4Network: {"type": "string", "format": "cidr"},
-    IPv6Network: {"type": "string", "format": "cidr"},
     Quantity: {
         "anyOf": [{"type": "integer"}, {"type": "string"}],
         "pattern": QUANTITY_PATTERN,
@@ -39,7 +39,6 @@ _SCALARS: dict[Any, JsonSchema] = {
     },
 }
 _LENGTH = {"string": "Length", "array": "Items", "object": "Properties"}
-_INEXPRESSIBLE = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
 
 
 def scalar_schema(annotation: Any) -> JsonSchema | None:
@@ -73,8 +72,6 @@ def _pattern(schema: JsonSchema, pattern: str | re.Pattern[str], refuse: Refuse)
     text = pattern if isinstance(pattern, str) else pattern.pattern
     if schema.get("type") != "string":
         refuse("a pattern is for strings", "remove it, or make the field a str")
-    if _INEXPRESSIBLE.search(text):
-        refuse(f"the pattern {text!r} looks around or back", "use a Rule with two matches()")
     if "pattern" in schema and schema["pattern"] != text:
         refuse("it has two patterns", "join them, or make one a Rule with self.matches()")
     schema["pattern"] = text

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
 import types
 import typing
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
@@ -35,7 +36,7 @@ from rws_operator.resources.field import (
     PRESERVE_UNKNOWN,
     VALIDATIONS,
 )
-from rws_operator.resources.model import Model, field_wire_name, wire_form
+from rws_operator.resources.model import Model, field_wire_form, field_wire_name
 from rws_operator.resources.scalar import apply_constraints, int_or_string, scalar_schema
 
 JsonSchema = dict[str, Any]
@@ -43,7 +44,7 @@ JsonSchema = dict[str, Any]
 _LISTS = {list, tuple, Sequence, MutableSequence}
 _SETS = {set, frozenset, AbstractSet}
 _MAPS = {dict, Mapping, MutableMapping}
-_ANYTHING = {Any, object, pydantic.JsonValue}
+_ANYTHING = {Any, object}
 _SCALARS = ("string", "integer", "number", "boolean")
 
 
@@ -91,7 +92,7 @@ def _model(cls: type[Model], place: Place, *, skip: frozenset[str] = frozenset()
     fields = {name: field for name, field in cls.model_fields.items() if name not in skip}
     inside = replace(place, open_models=(*place.open_models, cls))
     properties = {
-        field_wire_name(name, field): _field(name, field, inside) for name, field in fields.items()
+        field_wire_name(name, field): _field(cls, name, inside) for name, field in fields.items()
     }
     required = [field_wire_name(n, f) for n, f in fields.items() if f.is_required()]
     if properties:
@@ -105,8 +106,8 @@ def _model(cls: type[Model], place: Place, *, skip: frozenset[str] = frozenset()
     return schema
 
 
-def _field(name: str, field: FieldInfo, outside: Place) -> JsonSchema:
-    place = outside.inner(f".{name}")
+def _field(cls: type[Model], name: str, outside: Place) -> JsonSchema:
+    field, place = cls.model_fields[name], outside.inner(f".{name}")
     if not outside.path and name == "status":
         place = replace(place, in_status=True)
         if field.is_required():
@@ -118,7 +119,7 @@ def _field(name: str, field: FieldInfo, outside: Place) -> JsonSchema:
     if field.description:
         schema = {**schema, "description": inspect.cleandoc(field.description)}
     if not place.in_status and not field.is_required():
-        default = _default(name, field, place)
+        default = _default(cls, name, field, place)
         if default is not None:
             schema["default"] = default
     return schema
@@ -142,7 +143,7 @@ def _type(annotation: Any, metadata: Sequence[Any], place: Place) -> JsonSchema:
         inner = [each for each in alternatives if each is not type(None)]
         if not inner:
             place.refuse("it can only be None", "name a type beside None")
-        return _nullable(_type(Union[tuple(inner)], metadata, place))  # noqa: UP007
+        return _nullable(_type(Union[tuple(inner)], metadata, place), place)  # noqa: UP007
     if len(alternatives) > 1:
         return _finished(_union(alternatives, place), metadata, place)
     return _finished(_single(annotation, place), metadata, place)
@@ -152,6 +153,8 @@ def _unwrapped(annotation: Any, metadata: Sequence[Any]) -> tuple[Any, tuple[Any
     """Resolve Annotated, NewType and aliases; the innermost metadata comes first."""
     gathered = tuple(metadata)
     while True:
+        if annotation is pydantic.JsonValue:
+            return Any, gathered
         if typing.get_origin(annotation) is Annotated:
             annotation, *inner = typing.get_args(annotation)
             gathered = (*inner, *gathered)
@@ -174,13 +177,20 @@ def _alternatives(annotation: Any) -> list[Any]:
     return [annotation]
 
 
-def _nullable(schema: JsonSchema) -> JsonSchema:
+def _nullable(schema: JsonSchema, place: Place) -> JsonSchema:
     if PRESERVE_UNKNOWN in schema and "type" not in schema:
         return schema  # anything, null among it
-    nullable = {**schema, "nullable": True}
-    if "enum" in schema:
-        nullable["enum"] = [*schema["enum"], None]  # the API server asks for it
-    return nullable
+    nullable: JsonSchema = {**schema, "nullable": True}
+    # The API server compares null with an enum and finds it in none, not even where it stands
+    # there; patterns and bounds it applies to strings and numbers only.
+    values = nullable.pop("enum", None)
+    if values is None:
+        return nullable
+    if schema["type"] == "boolean":
+        place.refuse("one truth value or None", "use bool | None, and a Rule")
+    if schema["type"] == "string":
+        return {**nullable, "pattern": f"^({'|'.join(map(re.escape, values))})$"}
+    return {**nullable, "anyOf": [{"minimum": value, "maximum": value} for value in values]}
 
 
 def _union(alternatives: list[Any], place: Place) -> JsonSchema:
@@ -229,7 +239,8 @@ def _refuse_type(annotation: Any, place: Place) -> NoReturn:
         "Decimal": "use Quantity, or str with a pattern",
         "timedelta": "use Duration, which is written 1h30m as Kubernetes does",
         "time": "use str with a pattern",
-        "complex": "use two fields",
+        "IPv4Network": "use str with Field(format='cidr')",
+        "IPv6Network": "use str with Field(format='cidr')",
         "NoneType": "name a type beside None",
     }
     place.refuse(
@@ -342,33 +353,31 @@ def _check_map_key(key: str, items: JsonSchema, place: Place) -> None:
         place.refuse(f"map_keys: {key!r} may be absent", "make it required, or give it a default")
 
 
-def _default(name: str, field: FieldInfo, place: Place) -> Any:
+def _default(cls: type[Model], name: str, field: FieldInfo, place: Place) -> Any:
     """The field's default as JSON data, None where there is none to be written."""
-    value = field.get_default(call_default_factory=True, validated_data={})
-    if field.default_factory is not None and value != field.get_default(
-        call_default_factory=True, validated_data={}
-    ):
+    if field.default_factory_takes_validated_data:
+        place.refuse(
+            "its default_factory depends on other fields",
+            "the API server's default is a constant; set the value in a mutating webhook",
+        )
+    value = field.get_default(call_default_factory=True)
+    if field.default_factory is not None and value != field.get_default(call_default_factory=True):
         place.refuse(
             "its default_factory makes another value each time",
             "the API server's default is a constant; set the value in a mutating webhook",
         )
     if value is None or value is PydanticUndefined:
         return None
-    annotated = cast("Any", Annotated)[(field.annotation, *field.metadata)]
+    annotated: Any = field.annotation
+    if field.metadata:
+        annotated = cast("Any", Annotated)[(annotated, *field.metadata)]
     adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(annotated)
     try:
-        if isinstance(value, Model):
-            return wire_form(value)
-        wire = adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
         adapter.validate_python(value)
+        return field_wire_form(cls, name, value)
     except (pydantic.ValidationError, PydanticSerializationError) as error:
         text = str(error).splitlines()
         place.refuse(
             f"the default {value!r} does not fit its own field",
             f"change one of them ({(text[2] if len(text) > 2 else text[0]).strip()})",
         )
-    return _ordered(value, wire)
-
-
-def _ordered(value: Any, wire: Any) -> Any:
-    return sorted(wire, key=repr) if isinstance(value, set | frozenset) else wire

@@ -64,9 +64,13 @@ def schema_at(schema: Schema, path: str) -> Schema:
         if not at:
             continue
         name = step["name"] or step["quoted"]
-        at = _items(at, path[:end]) if name is None else _property(at, name.replace("\\", ""))
-    if not path or not path.startswith((".", "[")):
-        raise PathError("it has to start with a dot, e.g. .spec.schedule")
+        at = (
+            _items(at, path[: step.start()])
+            if name is None
+            else _property(at, name.replace("\\", ""))
+        )
+    if not path:
+        raise PathError("it is empty; write e.g. .spec.schedule")
     return at
 
 

@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Protocol, TypeGuard
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
@@ -20,9 +20,20 @@ from rws_operator.resources.kind import Kind
 from rws_operator.resources.model import Model, wire_form
 
 
-@runtime_checkable
 class KubernetesModel(Protocol):
-    """A model of kubernetes_asyncio, e.g. V1CronJob."""
+    """A model of kubernetes_asyncio, e.g. V1CronJob, as its type stubs show it."""
+
+    def to_dict(self, serialize: bool = ...) -> dict[str, Any]:
+        """Not used: it is slow."""
+        ...
+
+    def to_str(self) -> str:
+        """Not used."""
+        ...
+
+
+class _Generated(Protocol):
+    """What a model of kubernetes_asyncio really has."""
 
     openapi_types: dict[str, str]
     attribute_map: dict[str, str]
@@ -85,8 +96,8 @@ def to_wire(obj: ObjectLike) -> dict[str, Any]:
     )
 
 
-def _is_kubernetes_model(thing: object) -> TypeGuard[KubernetesModel]:
-    return not isinstance(thing, type) and isinstance(thing, KubernetesModel)
+def _is_kubernetes_model(thing: object) -> TypeGuard[_Generated]:
+    return hasattr(type(thing), "openapi_types") and hasattr(type(thing), "attribute_map")
 
 
 @functools.cache
@@ -109,7 +120,7 @@ def _built_in(api_version: object, kind: object) -> Kind:
 _MODEL_NAME = re.compile(r"(?:[A-Z][a-z]+(?=V\d))?(V\d+(?:(?:alpha|beta)\d+)?)(.+)", re.IGNORECASE)
 
 
-def _kind_of_model(model: KubernetesModel) -> Kind:
+def _kind_of_model(model: _Generated) -> Kind:
     api_version, kind = getattr(model, "api_version", None), getattr(model, "kind", None)
     if api_version and kind:
         return _built_in(api_version, kind)
