@@ -1,0 +1,148 @@
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from rws_operator.cache import Delta, informers
+from rws_operator.errors import ConfigurationError
+from rws_operator.metrics import metrics_text
+from rws_operator.resources.kind import Kind
+from rws_operator.testing.eventually import eventually
+from rws_operator.watch import Selection
+from tests.watch.kit import SECRET, Watched
+
+Start = Callable[..., AbstractAsyncContextManager[Watched]]
+
+
+async def test_the_first_list_is_told_as_initial(watch_secrets: Start) -> None:
+    """What was there is initial; what comes is not."""
+    async with watch_secrets(wait=False) as before:
+        await before.make("a")
+        async with watch_secrets() as watched:
+            await watched.make("b")
+            await watched.shows("b")
+            assert [(d.new.key.name, d.initial) for d in watched.deltas if d.new] == [
+                ("a", True),
+                ("b", False),
+            ]
+
+
+async def test_a_late_subscriber_is_told_what_is_cached(secrets_watch: Watched) -> None:
+    """It starts from what the others know."""
+    await secrets_watch.make("a")
+    record = await secrets_watch.shows("a")
+    deltas: list[Delta] = []
+    secrets_watch.informer.subscribe(deltas.append)
+    assert deltas == [Delta(None, record, initial=True)]
+
+
+async def test_a_raising_subscriber_stops_no_other(
+    secrets_watch: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is logged and counted; those after it are told, and the watch goes on."""
+
+    def fail(delta: Delta) -> None:
+        raise RuntimeError("a subscriber's mistake")
+
+    informer = secrets_watch.informer
+    informer.subscribe(fail)
+    after: list[Delta] = []
+    informer.subscribe(after.append)
+    await secrets_watch.make("a")
+    await eventually(5, lambda: after)
+    assert informer.handler_errors == 1
+    assert informer.health.restarts == 0
+    assert "a subscriber's mistake" in caplog.text
+
+
+async def test_records_are_trimmed_and_whole(watch_secrets: Start) -> None:
+    """The managedFields and the last-applied annotation are dropped, everything else stays."""
+    async with watch_secrets() as watched:
+        annotations = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "mine": "1"}
+        metadata = {"name": "a", "namespace": watched.namespace, "annotations": annotations}
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+        made = await watched.admin.create(body, kind=SECRET, namespace=watched.namespace)
+        record = await watched.shows("a")
+        assert b"managedFields" not in record.raw
+        assert b"last-applied" not in record.raw
+        assert b'"mine":"1"' in record.raw
+        assert b'"kind":"Secret"' in record.raw
+        assert b'"apiVersion":"v1"' in record.raw
+        assert record.uid == made["metadata"]["uid"]
+
+
+async def test_own_fields_are_kept_on_request(watch_secrets: Start) -> None:
+    """Of managedFields our own entry by apply stays, and nobody else's."""
+    async with watch_secrets(wait=False) as watched:
+        chosen = Selection(namespace=watched.namespace, label_selector="own=1")
+        informer = watched.informers.informer(SECRET, chosen, keep_own_fields=True)
+        for manager in ("test", "other"):
+            metadata = {"name": manager, "namespace": watched.namespace, "labels": {"own": "1"}}
+            body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+            await watched.admin.apply(body, field_manager=manager, kind=SECRET)
+        own = await eventually(10, lambda: informer.get(watched.key("test")))
+        assert own.own_fields is not None
+        assert own.own_fields.api_version == "v1"
+        assert own.own_fields.fields == b'{"f:metadata":{"f:labels":{"f:own":{}}}}'
+        other = await eventually(10, lambda: informer.get(watched.key("other")))
+        assert other.own_fields is None
+
+
+async def test_own_fields_can_only_be_asked_for_before_the_watch(secrets_watch: Watched) -> None:
+    """Records that are there already lack them; the error says what to do."""
+    with pytest.raises(ConfigurationError, match="before the operator runs"):
+        secrets_watch.informers.informer(
+            SECRET, secrets_watch.informer.selection, keep_own_fields=True
+        )
+
+
+async def test_waiting_for_the_first_list_is_not_silent(
+    watch_secrets: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log names what is missing, and why."""
+    monkeypatch.setattr(informers, "TELL_SECONDS", 0.2)
+    async with watch_secrets() as watched:
+        missing = watched.informers.informer(Kind("none.example.com/v1", "None", "nones"))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await watched.informers.wait_synced([missing, watched.informer])
+        told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+        assert any("nones.none.example.com: 404" in message for message in told)
+        assert watched.informers.unsynced()[0].startswith("nones.none.example.com: 404")
+
+
+async def test_metrics_show_the_cache(secrets_watch: Watched) -> None:
+    """Objects, bytes, age, relists and restarts by kind, and never a name."""
+    await secrets_watch.make("hidden-name")
+    await secrets_watch.shows("hidden-name")
+    secrets_watch.gate.expire_watches()
+    await eventually(10, lambda: secrets_watch.informer.health.relists == 1)
+    page = metrics_text()
+    assert 'rws_cache_objects{kind="secrets"} 1.0' in page
+    assert f'rws_cache_bytes{{kind="secrets"}} {secrets_watch.informer.size_bytes}.0' in page
+    assert 'rws_watch_age_seconds{kind="secrets"}' in page
+    assert 'rws_watch_relists_total{kind="secrets"}' in page
+    assert 'rws_watch_restarts_total{kind="secrets"}' in page
+    assert "hidden-name" not in page
+
+
+async def test_children_are_found_by_their_owner(secrets_watch: Watched) -> None:
+    """The owner index follows owner references as they change."""
+    owner = await secrets_watch.make("owner")
+    uid = owner["metadata"]["uid"]
+    reference = {"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": uid}
+    metadata = {
+        "name": "child",
+        "namespace": secrets_watch.namespace,
+        "ownerReferences": [reference],
+    }
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+    await secrets_watch.admin.create(body, kind=SECRET, namespace=secrets_watch.namespace)
+    await secrets_watch.shows("child")
+    assert [r.key.name for r in secrets_watch.informer.owned_by(uid)] == ["child"]
+    patch = {"metadata": {"ownerReferences": None}}
+    await secrets_watch.admin.patch(SECRET, "child", secrets_watch.namespace, patch=patch)
+    await eventually(5, lambda: secrets_watch.informer.owned_by(uid) == [])
+    assert [r.key.name for r in secrets_watch.informer.list(secrets_watch.namespace)]
