@@ -55,8 +55,9 @@ class GateRequest:
         padded = [*parts, "", "", ""]
         request.resource, request.name, request.subresource = padded[:3]
         if method == "GET":
+            is_list = request.resource and not request.name
             is_watch = query.get("watch") in ("true", "1")
-            request.verb = "watch" if is_watch else "get" if request.name else "list"
+            request.verb = "watch" if is_watch else "list" if is_list else "get"
         else:
             request.verb = _VERBS.get(method, method.lower())
         return request
