@@ -358,9 +358,7 @@ NAMESPACED: dict[str, Child] = {
                                 {
                                     "path": "/",
                                     "pathType": "Prefix",
-                                    "backend": {
-                                        "service": {"name": "web", "port": {"number": 80}}
-                                    },
+                                    "backend": {"service": {"name": "web", "port": {"number": 80}}},
                                 }
                             ]
                         },

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rws_operator.resources import Kind, kind_of
-from rws_operator.testing.cluster import TestCluster, TestNamespace
 from tests.controller.children import CLUSTER_SCOPED, NAMESPACED, Child
 from tests.controller.world import World, world
+
+if TYPE_CHECKING:
+    from rws_operator.testing.cluster import TestCluster, TestNamespace
 
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap"}
 FOREIGN = {
@@ -61,7 +63,7 @@ async def _prove(world: World, kind: Kind, child: Child, document: Any, owner: A
         await world.change(kind, first, change)
         repaired = await apply()
         sent = list(world.client.writes)
-        assert world.write_count == 1, f"not found: {change} {sent} {[d for d in world.deltas]}"
+        assert world.write_count == 1, f"not found: {change} {sent} {list(world.deltas)}"
         assert _ours(repaired, document) == wanted, f"not repaired: {change}"
         await apply()
         assert world.write_count == 0, f"not remembered: {change}"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from rws_operator.controller.canonical import canonical_quantity
 from rws_operator.resources import kinds
-from rws_operator.testing.cluster import TestCluster, TestNamespace
+
+if TYPE_CHECKING:
+    from rws_operator.testing.cluster import TestCluster, TestNamespace
 
 FORMS = [
     *("0", "1", "10", "1000", "1500", "100000", "1000m", "1500m", "0.5", "1.5", ".5", "12"),

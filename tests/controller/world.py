@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rws_operator.cache.informer import Informer
 from rws_operator.cache.informers import Informers
-from rws_operator.client import Answer, Client
 from rws_operator.controller.context import Context
 from rws_operator.controller.environment import Environment
 from rws_operator.controller.events import Recorder
@@ -21,6 +18,12 @@ from rws_operator.controller.openapi import Schemas
 from rws_operator.controller.watched import WatchedInformers
 from rws_operator.resources import CustomResource, Kind, KindLike, ObjectKey, kind_of
 from rws_operator.testing.eventually import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from rws_operator.cache.informer import Informer
+    from rws_operator.client import Answer, Client
 
 MANAGER = "context-test"
 WRITER = ("context-test", ObjectKey("", "writer"))

@@ -1,0 +1,253 @@
+"""The Context's reads, deletions, pruning and steps, on the real API server."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from rws_operator import metrics
+from rws_operator.controller.blocking import BlockingContext
+from rws_operator.controller.context import Context
+from rws_operator.errors import ConfigurationError, UndeclaredKindError
+from rws_operator.resources import CustomResource, Model, ObjectKey, ObjectMeta, kinds
+from rws_operator.testing.eventually import eventually
+from tests.controller.world import World, world
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from rws_operator.testing.cluster import TestCluster, TestNamespace
+
+CONFIG = kinds.ConfigMap
+
+
+class CrateSpec(Model):
+    """What is wanted."""
+
+    items: list[str] = []
+
+
+class Crate(CustomResource, group="context.test.example.com", version="v1"):
+    """A typed object."""
+
+    spec: CrateSpec = CrateSpec()
+
+
+@pytest_asyncio.fixture
+async def running(cluster: TestCluster, namespace: TestNamespace) -> AsyncIterator[World]:
+    """A world with Crates that owns ConfigMaps and Secrets."""
+    await cluster.install_crd(Crate)
+    async with world(
+        cluster.client, main=[Crate], owned=[CONFIG, kinds.Secret], namespace=namespace.name
+    ) as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def crate(running: World) -> Crate:
+    """An owner."""
+    metadata = ObjectMeta(name="crate", namespace=running.namespace)
+    made = await running.admin.create(Crate(metadata=metadata, spec=CrateSpec(items=["a"])))
+    await running.cached(Crate.resource_definition.kind, made)
+    return made
+
+
+def _config(name: str, **labels: str) -> dict[str, Any]:
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "1"}}
+
+
+async def test_typed_and_untyped_reads(running: World, crate: Crate) -> None:
+    """A class gives instances, a Kind dicts; what does not exist is None."""
+    context, namespace = running.context(), running.namespace
+    read = await context.get(Crate, "crate", namespace)
+    assert isinstance(read, Crate)
+    assert read.spec.items == ["a"]
+    raw = await context.get(Crate.resource_definition.kind, "crate", namespace)
+    assert raw is not None
+    assert raw["spec"] == {"items": ["a"]}
+    assert await context.get(Crate, "other", namespace) is None
+    assert [each.metadata.name for each in await context.list(Crate)] == ["crate"]
+
+
+async def test_cache_can_not_be_damaged(running: World, crate: Crate) -> None:
+    """Whatever a handler does to what it read, the next read is whole."""
+    context, namespace = running.context(), running.namespace
+    read = await context.get(Crate, "crate", namespace)
+    assert read is not None
+    read.spec.items.append("damage")
+    child = await context.apply_owned(crate, _config("c"))
+    child["data"]["a"] = "damage"
+    for listed in await context.list(CONFIG, namespace):
+        listed["metadata"].clear()
+    again = await context.get(Crate, "crate", namespace)
+    assert again is not None
+    assert again.spec.items == ["a"]
+    held = await context.get(CONFIG, "c", namespace)
+    assert held is not None
+    assert held["data"] == {"a": "1"}
+    assert held["metadata"]["name"] == "c"
+
+
+async def test_list_is_sorted_and_selected(running: World, crate: Crate) -> None:
+    """Objects come by name; labels select those that carry all of them."""
+    context = running.context()
+    for name, label in (("b", "x"), ("c", "y"), ("a", "x")):
+        await context.apply_owned(crate, _config(name, app=label, all="1"))
+    listed = [o["metadata"]["name"] for o in await context.list(CONFIG)]
+    assert [name for name in listed if name != "kube-root-ca.crt"] == ["a", "b", "c"]
+    selected = await context.list(CONFIG, running.namespace, labels={"app": "x", "all": "1"})
+    assert [o["metadata"]["name"] for o in selected] == ["a", "b"]
+    assert await context.list(CONFIG, labels={"app": "x", "none": "1"}) == []
+
+
+async def test_reads_follow_own_writes(running: World, crate: Crate) -> None:
+    """After each own write a read shows it, five in a row, with the watch far behind."""
+    context, namespace = running.context(), running.namespace
+    for number in range(5):
+        child = {**_config("c"), "data": {"n": str(number)}}
+        await context.apply_owned(crate, child)
+        held = await context.get(CONFIG, "c", namespace)
+        assert held is not None
+        assert held["data"] == {"n": str(number)}
+    await context.delete(CONFIG, "c", namespace)
+    assert await context.get(CONFIG, "c", namespace) is None
+    await asyncio.sleep(0.3)
+    assert await context.get(CONFIG, "c", namespace) is None
+
+
+async def test_deletion_that_waits_is_seen(running: World, crate: Crate) -> None:
+    """With a finalizer the object stays, and the read shows that it is being deleted."""
+    context, namespace = running.context(), running.namespace
+    document = _config("c")
+    document["metadata"]["finalizers"] = ["test.example.com/wait"]
+    child = await context.apply_owned(crate, document)
+    await context.delete(child)
+    held = await context.get(CONFIG, "c", namespace)
+    assert held is not None
+    assert held["metadata"]["deletionTimestamp"]
+    patch = {"metadata": {"finalizers": None}}
+    await running.admin.patch(CONFIG, "c", namespace, patch=patch)
+
+    async def gone() -> bool:
+        return await context.get(CONFIG, "c", namespace) is None
+
+    await eventually(5, gone, every=0.02)
+
+
+async def test_delete_spares_the_successor(running: World, crate: Crate) -> None:
+    """Deleting an object spares another of its name; what is gone is done."""
+    context, namespace = running.context(), running.namespace
+    stale = await context.apply_owned(crate, _config("c"))
+    await running.admin.delete(CONFIG, "c", namespace)
+    await context.delete(stale)
+    fresh = await running.admin.create(_config("c"), namespace=namespace)
+    await context.delete(stale)
+    held = await running.admin.get(CONFIG, "c", namespace or "")
+    assert held["metadata"]["uid"] == fresh["metadata"]["uid"]
+    await context.delete(CONFIG, "never", namespace)
+
+
+async def test_prune_deletes_what_the_run_did_not_apply(running: World, crate: Crate) -> None:
+    """Only own, controlled, unapplied children of the named kinds go."""
+    first = running.context()
+    for name in ("a", "b", "c"):
+        await first.apply_owned(crate, _config(name))
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    await first.apply_owned(crate, secret)
+    foreign = _config("foreign")
+    reference = {
+        "apiVersion": "context.test.example.com/v1",
+        "kind": "Crate",
+        "name": "crate",
+        "uid": crate.metadata.uid,
+    }
+    foreign["metadata"]["ownerReferences"] = [reference]
+    shared = await running.admin.create(foreign, namespace=running.namespace)
+    await running.cached(CONFIG, {**shared, "kind": "ConfigMap"})
+    second = running.context()
+    await second.apply_owned(crate, _config("b"))
+    pruned = await second.prune(crate, [CONFIG])
+    namespace = running.namespace or ""
+    assert sorted(pruned) == [ObjectKey(namespace, "a"), ObjectKey(namespace, "c")]
+    left = {each["metadata"]["name"] for each in await running.admin.list(CONFIG, namespace)}
+    assert left - {"kube-root-ca.crt"} == {"b", "foreign"}
+    assert await second.get(kinds.Secret, "s", namespace) is not None
+    assert await second.prune(crate, [CONFIG]) == []
+
+
+async def test_prune_spares_what_failed_to_apply(running: World, crate: Crate) -> None:
+    """A child that the run wanted stays, though its apply failed."""
+    await running.context().apply_owned(crate, _config("a"))
+
+    async def refuse() -> None:
+        raise RuntimeError("the request failed")
+
+    second = running.context()
+    running.client.before_write = refuse
+    with pytest.raises(RuntimeError):
+        await second.apply_owned(crate, {**_config("a"), "data": {"a": "2"}})
+    assert await second.prune(crate, [CONFIG]) == []
+
+
+async def test_undeclared_kinds_are_refused(running: World, crate: Crate) -> None:
+    """A cached read of an undeclared kind says what to declare."""
+    context = running.context()
+    with pytest.raises(UndeclaredKindError, match=r"pods.*declare Pod in owns="):
+        await context.get(kinds.Pod, "x", running.namespace)
+    with pytest.raises(UndeclaredKindError):
+        await context.list(kinds.Pod)
+    with pytest.raises(UndeclaredKindError):
+        await context.prune(crate, [kinds.Pod])
+    with pytest.raises(UndeclaredKindError, match="namespace elsewhere"):
+        await context.get(CONFIG, "x", "elsewhere")
+    with pytest.raises(ConfigurationError, match="namespace"):
+        await context.get(CONFIG, "x")
+
+
+async def test_step_is_timed_and_named(running: World) -> None:
+    """A step's time is measured; the one that raises is named in the error, the innermost once."""
+    context = running.context()
+    child = metrics.reconcile_step_seconds.labels("context-test", "dump")
+    before = child._sum.get()
+    with context.step("dump"):
+        await asyncio.sleep(0.01)
+    assert child._sum.get() > before
+    with pytest.raises(ValueError, match="no") as raised, context.step("outer"):
+        with context.step("inner"):
+            raise ValueError("no")
+    assert context.failed_step == "inner"
+    assert raised.value.__notes__ == ["in step inner"]
+
+
+async def test_dict_of_a_custom_kind_is_resolved(running: World, crate: Crate) -> None:
+    """The kind of a dict is found among those the controller declared."""
+    document = {
+        "apiVersion": "context.test.example.com/v1",
+        "kind": "Crate",
+        "metadata": {"name": "made", "namespace": running.namespace},
+        "spec": {"items": ["x"]},
+    }
+    answered = await running.context().apply(document)
+    assert answered["spec"] == {"items": ["x"]}
+
+
+def test_blocking_context_has_the_same_methods() -> None:
+    """Each public method of Context is there for plain functions, with the same parameters."""
+    ours = {"wait", "cancel"}
+
+    def methods(cls: type) -> dict[str, list[tuple[str, Any, Any]]]:
+        found = inspect.getmembers(cls, inspect.isfunction)
+        return {
+            name: [(p.name, p.kind, p.default) for p in inspect.signature(f).parameters.values()]
+            for name, f in found
+            if not name.startswith("_") and name not in ours
+        }
+
+    assert methods(Context) == methods(BlockingContext)
+    attributes = {"client", "operator", "log", "attempt", "deadline"}
+    assert all(isinstance(vars(BlockingContext)[name], property) for name in attributes)
