@@ -23,7 +23,8 @@ _HAS_FAILED = pytest.StashKey[bool]()
 _MISSING = pytest.StashKey[Exception]()
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
     """Have the programs ready before the first test that needs them, in view of the user.
 
     A build takes minutes: it must neither count against a test's timeout nor hide its progress.

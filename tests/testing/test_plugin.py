@@ -25,13 +25,15 @@ async def test_fails_on_purpose(namespace):
 """
 
 
-def run_pytest(folder: Path, source: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def run_pytest(
+    folder: Path, source: str, *arguments: str, **environ: str
+) -> subprocess.CompletedProcess[str]:
     """Run pytest on one test file in an environment of its own."""
     (folder / "test_it.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", "-s"]
     kept = {key: value for key, value in os.environ.items() if not key.startswith("RWS_")}
     return subprocess.run(
-        [*command, "-c", os.devnull, "--rootdir", str(folder), str(folder)],
+        [*command, "-c", os.devnull, "--rootdir", str(folder), *arguments, str(folder)],
         env={**kept, **environ},
         capture_output=True,
         text=True,
@@ -87,13 +89,6 @@ def test_a_failed_test_leaves_its_namespace(tmp_path: Path, control_plane: Contr
 @pytest.mark.parametrize("argument", ["--collect-only", "--fixtures"])
 def test_listing_tests_needs_no_control_plane(tmp_path: Path, argument: str):
     """An editor that only lists tests or fixtures never starts a build."""
-    (tmp_path / "test_it.py").write_text(NEEDS_ONE)
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", os.devnull, argument, str(tmp_path)],
-        env={**os.environ, **without_programs(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    run = run_pytest(tmp_path, NEEDS_ONE, argument, **without_programs(tmp_path))
     assert run.returncode == 0, run.stdout + run.stderr
     assert "fetching" not in run.stderr
