@@ -7,6 +7,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from rws_operator import Action, Context, Operator, PolicyRule, kinds
@@ -244,7 +245,8 @@ async def test_a_clean_stop_drains_then_releases_then_publishes(
         started.set()
         await asyncio.sleep(1)
         log.append((gadget.name, await holder(cluster, namespace.name, "clean-stop") != ""))
-        await ctx.event(gadget, "Finished", "in time")
+        for number in range(40):
+            await ctx.event(gadget, "Finished", f"in time, {number}")
 
     for name in ("one", "two"):
         await create(cluster, Gadget, name, namespace.name)
@@ -254,7 +256,8 @@ async def test_a_clean_stop_drains_then_releases_then_publishes(
         await eventually(0.9, lambda: is_draining(operator))
     assert [held for _, held in log] == [True]
     assert await holder(cluster, namespace.name, "clean-stop") == ""
-    assert await has_event(cluster, namespace, "Finished")
+    events = await cluster.client.list(kinds.Event, namespace.name)
+    assert sum(event["reason"] == "Finished" for event in events) == 40
 
 
 async def is_draining(operator: Operator) -> bool:
@@ -296,6 +299,7 @@ async def test_nothing_is_left_behind(
 ) -> None:
     """After the end there is no task, no thread and no open client of the Operator's."""
     tasks, threads = asyncio.all_tasks(), set(threading.enumerate())
+    before = connections()
     operator = Operator("tidy")
     operator.leader_election(namespace=namespace.name)
     idle(operator, namespace.name)
@@ -306,6 +310,49 @@ async def test_nothing_is_left_behind(
         assert (status, text.count("[+]tidy: ")) == (200, 3), text
     assert asyncio.all_tasks() == tasks
     assert set(threading.enumerate()) == threads
+    await eventually(2, lambda: connections() <= before)
+
+
+def connections() -> set[Any]:
+    """This process's open connections."""
+    found = psutil.Process().net_connections("tcp")
+    return {each.laddr for each in found if each.status == "ESTABLISHED"}
+
+
+async def test_a_lease_lost_while_draining_ends_the_drain(
+    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+) -> None:
+    """The grace that a clean stop gives is over when another replica may work."""
+    operator = Operator("robbed-late", client=cluster.client)
+    operator.leader_election(namespace=namespace.name)
+    started = asyncio.Event()
+
+    @operator.controller(Gadget, namespaces=[namespace.name]).reconcile
+    async def reconcile(gadget: Gadget, ctx: Context) -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    await create(cluster, Gadget, "one", namespace.name)
+    task = asyncio.create_task(operator.run())
+    await asyncio.wait_for(started.wait(), 15)
+    operator.stop()
+    await asyncio.sleep(0.2)
+    assert not task.done()
+    await steal(cluster, namespace, "robbed-late")
+    async with asyncio.timeout(5):
+        with pytest.raises(LeadershipLost, match="thief"):
+            await task
+    assert await holder(cluster, namespace.name, "robbed-late") == "thief"
+
+
+async def steal(cluster: TestCluster, namespace: TestNamespace, lease: str) -> None:
+    """Give a Lease to another."""
+    await cluster.client.request(
+        "PATCH",
+        LEASES.format(namespace=namespace.name, name=lease),
+        body={"spec": {"holderIdentity": "thief"}},
+        content_type="application/merge-patch+json",
+    )
 
 
 async def test_a_failing_part_ends_all_with_its_error(
@@ -404,12 +451,7 @@ async def test_a_lost_lease_ends_all_at_once(
     task = asyncio.create_task(operator.run())
     await asyncio.wait_for(started.wait(), 15)
     assert not operator.has_lost_lease()
-    await cluster.client.request(
-        "PATCH",
-        LEASES.format(namespace=namespace.name, name="robbed"),
-        body={"spec": {"holderIdentity": "thief"}},
-        content_type="application/merge-patch+json",
-    )
+    await steal(cluster, namespace, "robbed")
     async with asyncio.timeout(5):
         with pytest.raises(LeadershipLost, match="thief"):
             await task
