@@ -138,7 +138,7 @@ class BlockingContext:
     def get(self, kind: type[R], name: str, namespace: str | None = None) -> R | None: ...
     @overload
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any] | None: ...
-    def get(self, kind: Any, name: str, namespace: str | None = None) -> Any:
+    def get(self, kind: KindLike, name: str, namespace: str | None = None) -> Any:
         """See `Context.get`."""
         return self._run(self._context.get(kind, name, namespace))
 
@@ -156,11 +156,11 @@ class BlockingContext:
     ) -> list[dict[str, Any]]: ...
     def list(
         self,
-        kind: Any,
+        kind: KindLike,
         namespace: str | None = None,
         *,
         labels: Mapping[str, str] | None = None,
-    ) -> Any:
+    ) -> list[Any]:
         """See `Context.list`."""
         return self._run(self._context.list(kind, namespace, labels=labels))
 

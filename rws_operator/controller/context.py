@@ -22,6 +22,7 @@ from rws_operator.controller.reads import Reads, Watched
 from rws_operator.controller.regarding import regarding
 from rws_operator.controller.status import StatusWriter
 from rws_operator.controller.writes import Writes
+from rws_operator.errors import ConfigurationError
 from rws_operator.resources import Condition, CustomResource, Kind, KindLike, Model, ObjectKey
 
 if TYPE_CHECKING:
@@ -239,8 +240,14 @@ class Context:
             warning: Warning instead of Normal.
             action: What was done, one word in CamelCase; default the reason.
         """
+        try:
+            about = regarding(obj, self._reads.resolve(obj))
+        except ConfigurationError as error:
+            metrics.events.labels("failed").inc()
+            self.log.warning("an event is about nothing that can be named error=%s", error)
+            return
         self._environment.recorder.record(
-            regarding(obj, self._reads.resolve(obj)),
+            about,
             "Warning" if warning else "Normal",
             reason,
             note,

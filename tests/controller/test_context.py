@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_overloads
 
 import pytest
 import pytest_asyncio
@@ -217,9 +217,12 @@ async def test_step_is_timed_and_named(running: World) -> None:
     with context.step("dump"):
         await asyncio.sleep(0.01)
     assert child._sum.get() > before
-    with pytest.raises(ValueError, match="no") as raised, context.step("outer"):
-        with context.step("inner"):
-            raise ValueError("no")
+    with (
+        pytest.raises(ValueError, match="no") as raised,
+        context.step("outer"),
+        context.step("inner"),
+    ):
+        raise ValueError("no")
     assert context.failed_step == "inner"
     assert raised.value.__notes__ == ["in step inner"]
 
@@ -236,18 +239,32 @@ async def test_dict_of_a_custom_kind_is_resolved(running: World, crate: Crate) -
     assert answered["spec"] == {"items": ["x"]}
 
 
-def test_blocking_context_has_the_same_methods() -> None:
-    """Each public method of Context is there for plain functions, with the same parameters."""
+def _signatures(cls: type) -> dict[str, list[inspect.Signature]]:
+    """Every public method's signature with its types, those of its overloads too."""
     ours = {"wait", "cancel"}
+    return {
+        name: [inspect.signature(each) for each in (*get_overloads(method), method)]
+        for name, method in inspect.getmembers(cls, inspect.isfunction)
+        if not name.startswith("_") and name not in ours
+    }
 
-    def methods(cls: type) -> dict[str, list[tuple[str, Any, Any]]]:
-        found = inspect.getmembers(cls, inspect.isfunction)
-        return {
-            name: [(p.name, p.kind, p.default) for p in inspect.signature(f).parameters.values()]
-            for name, f in found
-            if not name.startswith("_") and name not in ours
-        }
 
-    assert methods(Context) == methods(BlockingContext)
+def test_blocking_context_has_the_same_methods() -> None:
+    """Each public method of Context is there for plain functions, with the same types."""
+    ours, blocking = _signatures(Context), _signatures(BlockingContext)
+    step, blocking_step = ours.pop("step"), blocking.pop("step")
+    assert step[0].parameters == blocking_step[0].parameters  # the same, as a decorator has it
+    assert ours == blocking
     attributes = {"client", "operator", "log", "attempt", "deadline"}
     assert all(isinstance(vars(BlockingContext)[name], property) for name in attributes)
+
+
+async def test_event_about_nothing_fails_nothing(
+    running: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An event about an object without a name is counted and logged, and the run goes on."""
+    failed = metrics.events.labels("failed")._value.get()
+    await running.context().event({"metadata": {}}, "Done", "what")
+    await running.context().event({**_config(""), "metadata": {}}, "Done", "what")
+    assert metrics.events.labels("failed")._value.get() == failed + 2
+    assert "can be named" in caplog.text

@@ -41,7 +41,8 @@ def _about(namespace: str, name: str = "thing", uid: str = "1") -> dict[str, str
 
 
 def _count(result: str) -> float:
-    return metrics.events.labels(result)._value.get()
+    value: float = metrics.events.labels(result)._value.get()
+    return value
 
 
 async def _events(client: Client, namespace: str, expected: int) -> list[dict[str, Any]]:
@@ -179,6 +180,7 @@ class Scripted:
         self.requests: list[tuple[str, Any]] = []
 
     async def request(self, method: str, path: str, **options: Any) -> None:
+        """Answer as told."""
         self.requests.append((method, options["body"]))
         await asyncio.sleep(self.seconds)
         if self.error is not None:

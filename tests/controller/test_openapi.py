@@ -11,6 +11,7 @@ import pytest
 from rws_operator.controller.openapi import REFRESH_SECONDS, KindSchema, Schema, Schemas
 from rws_operator.errors import NotFound
 from rws_operator.resources import CustomResource, Field, Kind, Model, kind_of, kinds
+from rws_operator.testing.eventually import eventually
 from tests.controller.world import CountingClient
 
 if TYPE_CHECKING:
@@ -81,9 +82,7 @@ async def test_custom_kind_is_found_once_it_exists(cluster: TestCluster) -> None
         schemas._tried_at.clear()
         return await schemas.get(kind_of(Locker))
 
-    async with asyncio.timeout(20):
-        while (schema := await known()) is None:
-            await asyncio.sleep(0.2)
+    schema = await eventually(20, known)
     assert _at(schema, "spec", "slots").keyed_by == ("name",)
 
 
@@ -102,6 +101,8 @@ async def test_failure_is_no_error_and_is_tried_again() -> None:
     """A server without schemas proves nothing; it is asked again after a while only."""
 
     class Refusing:
+        """An API server without schemas."""
+
         def __init__(self) -> None:
             self.asked = 0
 

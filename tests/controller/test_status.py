@@ -17,6 +17,7 @@ from rws_operator.resources import (
     CustomResource,
     Field,
     Model,
+    ObjectKey,
     ObjectMeta,
     kind_of,
     kinds,
@@ -26,6 +27,7 @@ from tests.controller.world import WRITER, World, world
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from contextlib import AbstractContextManager
 
     from rws_operator.testing.cluster import TestCluster, TestNamespace
 
@@ -96,8 +98,14 @@ async def _dict(running: World) -> dict[str, Any]:
     return found
 
 
+def _watch_held(running: World) -> AbstractContextManager[Any]:
+    """Let the watch tell of the Probe only after the block."""
+    return running.informer(KIND).writing(ObjectKey(running.namespace or "", "a"))
+
+
 def _skipped() -> float:
-    return metrics.writes_skipped.labels("context-test", "patch_status")._value.get()
+    value: float = metrics.writes_skipped.labels("context-test", "patch_status")._value.get()
+    return value
 
 
 async def test_status_is_written_once_and_read_at_once(running: World) -> None:
@@ -139,7 +147,8 @@ async def test_foreign_change_under_the_write_is_told(running: World) -> None:
         await running.admin.patch(KIND, name, namespace, patch={"spec": {"size": 2}})
 
     running.client.before_write = edit
-    answered = await running.context().patch_status(probe, {"ready": True})
+    with _watch_held(running):
+        answered = await running.context().patch_status(probe, {"ready": True})
     assert answered["spec"]["size"] == 2
     assert running.write_count == 2, "the first was refused by its resource version"
 
@@ -160,7 +169,8 @@ async def test_deletion_under_the_write_is_told(running: World) -> None:
         await running.admin.delete(KIND, "a", running.namespace)
 
     running.client.before_write = delete
-    await running.context().patch_status(probe, {"ready": True})
+    with _watch_held(running):
+        await running.context().patch_status(probe, {"ready": True})
 
     async def told() -> bool:
         return any(d.writer is None and d.new and d.new.deleting for d in running.deltas)

@@ -42,6 +42,7 @@ class CountingClient:
         return getattr(self._client, name)
 
     async def request(self, method: str, path: str, **options: Any) -> Answer:
+        """Send a request."""
         if method == "GET":
             self.reads.append(path)
         else:
