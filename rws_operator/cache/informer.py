@@ -144,7 +144,7 @@ class Informer:
             key: The object written.
             writer: Who writes, e.g. controller and object of the run. An explained write is
                 told as a Delta with this writer, so that the writer can tell its own and
-                everyone else learns of it; with None an explained write is told to nobody.
+                everyone else learns of it; with None it is told like a foreign change.
         """
         return Write(self._merge, self._store, key, writer)
 

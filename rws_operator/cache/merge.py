@@ -142,7 +142,7 @@ class Merge:
             self._awaited.clear()
             return False
         self._buried = {k: r for k, r in self._buried.items() if k in self._listed_buried}
-        for key in {*self._store.keys_now(), *self._held}:
+        for key in dict.fromkeys([*self._store.keys_now(), *self._held]):
             if key not in self._listed:
                 self._without(key, resource_version)
         self._awaited = {
@@ -182,7 +182,7 @@ class Merge:
             return
         if not is_told:
             self._awaited[key] = version
-        self._put(record, writer if explained else None, silent=explained and writer is None)
+        self._put(record, writer if explained else None)
 
     def gone(self, key: ObjectKey, explained: bool, writer: Hashable | None) -> None:
         """An own write deleted the object, or found that there is none."""
@@ -191,7 +191,7 @@ class Merge:
         if cached is None:
             return
         self._buried[key] = cached
-        self._remove(cached, writer if explained else None, silent=explained and writer is None)
+        self._remove(cached, writer if explained else None)
 
     # The rules.
 
@@ -271,20 +271,14 @@ class Merge:
         self._awaited.pop(key, None)
         self._remove(cached)
 
-    def _put(
-        self, record: ObjectRecord, writer: Hashable | None = None, *, silent: bool = False
-    ) -> None:
+    def _put(self, record: ObjectRecord, writer: Hashable | None = None) -> None:
         old = self._store.get(record.key)
         if old is not None and old.uid != record.uid:
             self._remove(old)
             old = None
         self._store.put(record)
-        if not silent:
-            self._tell(Delta(old, record, self._initial, writer))
+        self._tell(Delta(old, record, self._initial, writer))
 
-    def _remove(
-        self, cached: ObjectRecord, writer: Hashable | None = None, *, silent: bool = False
-    ) -> None:
+    def _remove(self, cached: ObjectRecord, writer: Hashable | None = None) -> None:
         self._store.remove(cached.key)
-        if not silent:
-            self._tell(Delta(cached, None, False, writer))
+        self._tell(Delta(cached, None, False, writer))

@@ -70,7 +70,6 @@ log = logging.getLogger("rws_operator.watch")
 
 PAGE_SIZE = 500
 STEADY_SECONDS = 5.0
-EVENTS_PER_TURN = 100
 
 
 @dataclass(frozen=True)
@@ -117,6 +116,7 @@ class Sink(Protocol):
 
     def list_completed(self, resource_version: str) -> bool:
         """The list is whole; False asks for another."""
+        ...
 
     def changed(self, record: ObjectRecord) -> None:
         """An object was added or modified."""
@@ -272,16 +272,12 @@ class Reflector:
 
     async def _follow(self, events: AsyncIterator[WatchEvent | ValueError]) -> None:
         self._well()
-        count = 0
         async for event in events:
             if isinstance(event, ValueError):
                 self._sink.undecodable(event)
             else:
                 self._told(event)
             self._progressed()
-            count += 1
-            if count % EVENTS_PER_TURN == 0:
-                await asyncio.sleep(0)
         raise _Ended
 
     def _told(self, event: WatchEvent) -> None:

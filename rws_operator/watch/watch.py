@@ -6,6 +6,7 @@ in an event instead of a status (ERROR) becomes the same exception. Both forms o
 `Expired`. It never reconnects: when it ends, by whatever cause, the reflector decides.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
@@ -20,6 +21,7 @@ from rws_operator.watch.lines import LineSplitter
 from rws_operator.watch.selection import Selection
 
 CONNECT_SECONDS = 30.0
+EVENTS_PER_TURN = 100
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
@@ -102,6 +104,7 @@ async def _events(
     chunks: AsyncIterator[bytes], request: str
 ) -> AsyncGenerator[WatchEvent | ValueError]:
     splitter = LineSplitter()
+    count = 0
     async for chunk in chunks:
         for line in splitter.feed(chunk):
             try:
@@ -112,6 +115,9 @@ async def _events(
             if event.type == "ERROR":
                 raise _error(event.object, request)
             yield event
+            count += 1
+            if count % EVENTS_PER_TURN == 0:
+                await asyncio.sleep(0)
 
 
 def _decode(line: bytes) -> WatchEvent:

@@ -11,6 +11,7 @@ from rws_operator.resources import shallow_json
 from rws_operator.resources.kind import Kind, ObjectKey
 from rws_operator.resources.record import decode_record, is_newer
 
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 WIDGET = Kind("example.com/v1", "Widget", "widgets")
 
 
@@ -46,11 +47,12 @@ def test_own_fields_are_shared_and_masked() -> None:
     """Two children of two owners that own the same fields share one value."""
 
     def own(uid: str) -> bytes:
-        fields = {"f:metadata": {"f:ownerReferences": {f'k:{{"uid":"{uid}"}}': {}}}}
+        fields: Any = {"f:metadata": {"f:ownerReferences": {f'k:{{"uid":"{uid}"}}': {}}}}
         entry = {"manager": "me", "operation": "Apply", "apiVersion": "v1", "fieldsV1": fields}
         other = {"manager": "me", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"a": {}}}
         status = {**entry, "subresource": "status", "fieldsV1": {"b": {}}}
-        return wire(managedFields=[other, status, entry])
+        owner = {"apiVersion": "v1", "kind": "K", "name": "o", "uid": uid}
+        return wire(managedFields=[other, status, entry], ownerReferences=[owner])
 
     one, two = (decode_record(own(uid), WIDGET, "me").own_fields for uid in ("11-22", "33-44"))
     assert one is not None
@@ -59,6 +61,26 @@ def test_own_fields_are_shared_and_masked() -> None:
     assert b'k:{\\"uid\\":\\"*\\"}' in one.fields
     assert decode_record(own("1"), WIDGET, "you").own_fields is None
     assert b"managedFields" not in decode_record(own("1"), WIDGET).raw
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (" , ", " : ")])
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("annotations", [None, {}, {"a": "1"}, {LAST_APPLIED: "{}"}])
+def test_what_is_not_kept_is_cut_out(
+    separators: tuple[str, str], first: bool, annotations: dict[str, str] | None
+) -> None:
+    """However the server lays it out, the rest of the metadata stays as it is."""
+    managed = {"managedFields": [{"manager": "me"}]}
+    rest = {"name": "a", "labels": {"managedFields": "mine"}, "annotations": annotations}
+    metadata = {**managed, **rest} if first else {**rest, **managed}
+    record = decode_record(
+        json.dumps({"metadata": metadata}, separators=separators).encode(), WIDGET
+    )
+    kept = json.loads(record.raw)["metadata"]
+    assert kept.pop("annotations", None) == (
+        None if annotations == {LAST_APPLIED: "{}"} else annotations
+    )
+    assert kept == {"name": "a", "labels": {"managedFields": "mine"}}
 
 
 def test_a_record_holds_no_more_bytes_than_it_shows() -> None:

@@ -21,7 +21,6 @@ from tests.watch.kit import (
     custom_kind,
     install,
     make_widget,
-    running,
     uninstall,
     watching,
 )
@@ -177,7 +176,7 @@ async def test_a_line_of_six_megabytes_is_read(secrets_watch: Watched) -> None:
     made["metadata"]["resourceVersion"] = str(int(made["metadata"]["resourceVersion"]) + 1)
     line = json.dumps({"type": "MODIFIED", "object": made}).encode()
     secrets_watch.gate.inject(line, verb="watch")
-    await eventually(10, lambda: len(secrets_watch.cached("a").raw) > 6_000_000)  # type: ignore[union-attr]
+    await eventually(10, lambda: secrets_watch.informer.size_bytes > 6_000_000)
 
 
 # Lists.
@@ -187,9 +186,9 @@ async def test_a_streamed_list_that_never_ends_is_paged(watch_secrets: Start) ->
     """Without the bookmark that ends a streamed list it is paged, then and ever after."""
     async with watch_secrets(wait=False) as watched:
         watched.gate.drop_bookmarks(only_initial_events_end=True)
+        await asyncio.wait_for(watched.informer.synced.wait(), 5)
         await watched.make("a")
         await watched.shows("a")
-        await asyncio.wait_for(watched.informer.synced.wait(), 5)
         assert watched.gate.count(verb="list", resource="secrets") == 1
         await eventually(5, lambda: watched.gate.expire_watches(resource="secrets"))
         await eventually(10, lambda: watched.gate.count(verb="list", resource="secrets") == 2)
@@ -541,6 +540,3 @@ async def test_never_two_watches_of_one_informer(secrets_watch: Watched) -> None
         secrets_watch.gate.expire_watches(resource="secrets")
         await asyncio.sleep(0.3)
         assert secrets_watch.gate.open_watches(resource="secrets") <= 1
-
-
-__all__ = ["running"]
