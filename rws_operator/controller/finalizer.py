@@ -127,7 +127,10 @@ class Finalizer(NamedTuple):
                 and before.resource_version == record.resource_version
                 and before.generation == after.generation
             )
-            write.answered(after, explained)
+            if _was_the_last(record, after):
+                write.gone(explained)
+            else:
+                write.answered(after, explained)
         return after
 
     async def _read_again(
@@ -142,3 +145,16 @@ class Finalizer(NamedTuple):
         if not tries_left or fresh.resource_version == record.resource_version:
             raise error
         return fresh
+
+
+def _was_the_last(sent: ObjectRecord, answer: ObjectRecord) -> bool:
+    """Whether the object went with this finalizer.
+
+    The server then answers with the object as it was, and no new resource version. (A Pod within
+    its grace period stays, and gets one.)
+    """
+    return (
+        answer.deleting
+        and not answer.finalizers
+        and answer.resource_version == sent.resource_version
+    )

@@ -112,7 +112,9 @@ class Observer:
             log.info("asked to run again: seconds=%g reason=%s", outcome.seconds, outcome.error)
             return
         self._count_error(outcome)
-        why = explain(outcome.error)
+        # An unreadable object's error says it all; its cause is the library's own, and long.
+        is_unreadable = outcome.verdict is Verdict.UNREADABLE
+        why = str(outcome.error) if is_unreadable else explain(outcome.error)
         what = "cleanup" if record.deleting else "reconcile"
         next_try = "when the object changes" if retry_in is None else f"in {retry_in:.3g} s"
         level = logging.INFO if isinstance(outcome.error, Conflict) else logging.ERROR

@@ -79,7 +79,7 @@ def test_explain_groups_and_steps() -> None:
 
 def test_suppressed_context_stays_suppressed() -> None:
     """`raise X from None` hides what came before."""
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(ValueError, match="shown") as raised:
         hide()
     assert explain(raised.value) == "ValueError: shown"
 

@@ -5,25 +5,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from rws_operator.controller.threads import HandlerThreads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from rws_operator.testing import eventually
 
 
 def nothing() -> None:
     """Stand in for what is told of a cut."""
-
-
-async def wait_for(check: Callable[[], bool]) -> None:
-    """Wait until something holds, at most 5 s."""
-    async with asyncio.timeout(5):
-        while not check():
-            await asyncio.sleep(0.005)
 
 
 async def test_returns_and_raises_what_the_function_does() -> None:
@@ -79,7 +69,7 @@ async def test_cut_call_is_waited_for_and_replaced() -> None:
         go_on.wait(10)
 
     task = asyncio.create_task(threads.run(hang, on_cut=lambda: cut.append(True)))
-    await wait_for(started.is_set)
+    await eventually(5, started.is_set, every=0.005)
     waiting = asyncio.create_task(threads.run(lambda: "ran", on_cut=nothing))
     await asyncio.sleep(0.05)
     assert not waiting.done()
@@ -103,7 +93,7 @@ async def test_second_cancellation_is_delivered_at_once() -> None:
         go_on.wait(10)
 
     task = asyncio.create_task(threads.run(hang, on_cut=nothing))
-    await wait_for(started.is_set)
+    await eventually(5, started.is_set, every=0.005)
     task.cancel()
     await asyncio.sleep(0.02)
     assert not task.done()
@@ -112,7 +102,7 @@ async def test_second_cancellation_is_delivered_at_once() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
     go_on.set()
-    await wait_for(lambda: threads._hanging == 0)
+    await eventually(5, lambda: threads._hanging == 0, every=0.005)
 
 
 async def test_call_cut_before_it_started_never_runs() -> None:
@@ -125,7 +115,7 @@ async def test_call_cut_before_it_started_never_runs() -> None:
         go_on.wait(10)
 
     first = asyncio.create_task(threads.run(hang, on_cut=nothing))
-    await wait_for(started.is_set)
+    await eventually(5, started.is_set, every=0.005)
     second = asyncio.create_task(threads.run(lambda: ran.append(True), on_cut=nothing))
     await asyncio.sleep(0.02)
     second.cancel()
@@ -150,7 +140,7 @@ async def test_hanging_threads_are_bounded_too() -> None:
             go_on.wait(10)
 
         tasks.append(asyncio.create_task(threads.run(hang, on_cut=nothing)))
-        await wait_for(started.is_set)
+        await eventually(5, started.is_set, every=0.005)
         tasks[-1].cancel()
         await asyncio.sleep(0.01)
     stopped = asyncio.create_task(threads.run(nothing, on_cut=nothing))
@@ -160,4 +150,4 @@ async def test_hanging_threads_are_bounded_too() -> None:
     async with asyncio.timeout(5):
         await stopped
     await asyncio.gather(*tasks, return_exceptions=True)
-    await wait_for(lambda: threads._threads <= 3)
+    await eventually(5, lambda: threads._threads <= 3, every=0.005)
