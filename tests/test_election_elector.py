@@ -105,6 +105,31 @@ async def test_the_first_replica_makes_the_lease_and_leads(replicas: Replicas) -
     assert 'leader_election_master_status{name="op"} 1.0' in metrics_text()
 
 
+async def test_a_lease_that_somebody_made_empty_is_taken(replicas: Replicas) -> None:
+    """A Lease without spec, e.g. from a manifest, is free; its labels stay."""
+    await replicas.client.request(
+        "POST",
+        LEASE.path(replicas.namespace),
+        body={"metadata": {"name": "op", "labels": {"made": "by-hand"}}},
+    )
+    await replicas.leader("a")
+    lease = await replicas.lease()
+    assert lease.record.holder == "a"
+    assert lease.wire["metadata"]["labels"] == {"made": "by-hand"}
+
+
+async def test_clocks_an_hour_apart_elect_one_leader(replicas: Replicas) -> None:
+    """A standby an hour ahead of the leader does not rob it; one behind does not wait longer."""
+    first, task = await replicas.leader("a", wall_clock=lambda: time.time() - 3600)
+    ahead, _ = await replicas.standby("b", wall_clock=lambda: time.time() + 3600)
+    await asyncio.sleep(SHORT["lease_seconds"] + 1)
+    assert first.handle().is_leader
+    assert not ahead.handle().is_leader
+    task.cancel()
+    async with asyncio.timeout(SHORT["lease_seconds"] + 2):
+        await ahead.handle().wait_until_leader()
+
+
 async def test_renewals_move_the_renew_time_only(replicas: Replicas) -> None:
     """A renewal each retry_seconds; what others wrote into the object stays."""
     await replicas.leader("a")
@@ -293,15 +318,29 @@ async def test_a_lost_answer_is_found_again(replicas: Replicas, gate: Gate, gate
 
 async def test_a_lost_renewal_is_found_again(replicas: Replicas, gate: Gate, gated: Client) -> None:
     """A renewal that was done but not answered ends in a conflict, a look and a next renewal."""
-    elector = replicas.elector("a", client=gated, lease_seconds=6, renew_seconds=4, retry_seconds=1)
+    elector = replicas.elector("a", client=gated, lease_seconds=12, renew_seconds=4)
     replicas.run(elector)
     await elector.handle().wait_until_leader()
-    with gate.answer(403, verb="watch", resource="leases"):
-        gate.cut(verb="watch", resource="leases")
+    await eventually(5, lambda: gate.open_watches(resource="leases"))
+    with gate.black_hole(verb="watch", resource="leases"):  # so that only the conflict tells
         with gate.lose_answer(verb="update", resource="leases", times=2) as lost:
             await lost.reached(2)
         await asyncio.sleep(4)
         elector.fence.check()
+
+
+async def test_a_loss_does_not_wait_for_the_renewal_under_way(
+    replicas: Replicas, gate: Gate, gated: Client
+) -> None:
+    """The watch tells of another holder while a renewal hangs: `run` ends at once."""
+    elector = replicas.elector("a", client=gated, lease_seconds=60, renew_seconds=40)
+    task = replicas.run(elector)
+    await elector.handle().wait_until_leader()
+    with gate.black_hole(verb="update", resource="leases") as hole:
+        await hole.reached()
+        await replicas.edit({"spec": {"holderIdentity": "thief"}})
+        with pytest.raises(LeadershipLost, match="held by thief"):
+            await asyncio.wait_for(task, 1)
 
 
 async def test_the_echo_of_the_own_release_is_no_loss(

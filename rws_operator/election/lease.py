@@ -68,7 +68,7 @@ class Lease:
     def with_record(self, record: LeaseRecord) -> bytes:
         """The body that replaces this Lease and keeps everything else in it."""
         metadata = {k: v for k, v in self.wire["metadata"].items() if k != "managedFields"}
-        spec = {**self.wire.get("spec", {}), **_spec(record)}
+        spec = {**(self.wire.get("spec") or {}), **_spec(record)}
         return msgspec.json.encode({**self.wire, "metadata": metadata, "spec": spec})
 
 

@@ -27,7 +27,7 @@ async def check_permissions(requests: LeaseRequests) -> None:
     """Log an error that names the verbs which this replica lacks; raises nothing."""
     try:
         answers = await asyncio.gather(*(_is_allowed(requests, verb) for verb in VERBS))
-    except (OperatorError, msgspec.DecodeError, KeyError) as error:
+    except (OperatorError, msgspec.DecodeError, KeyError, TypeError) as error:
         log.debug("could not ask for the Lease's permissions", extra={"error": str(error)})
         return
     missing = [verb for verb, allowed in zip(VERBS, answers, strict=True) if not allowed]

@@ -80,14 +80,15 @@ class LeaseReader:
     async def _watch(self, version: str) -> None:
         """Watch from a resource version until the server ends it.
 
-        A leader renews every few seconds, so silence for a whole lease means a dead connection.
+        Its holder renews it well within its duration, so silence for as long means that the
+        holder or the connection is dead: list again.
         """
         async with watch(
             self._requests.client,
             LEASE,
             Selection(self._requests.namespace, field_selector=self._requests.field_selector),
             {"resourceVersion": version, "timeoutSeconds": str(_WATCH_SECONDS)},
-            idle_seconds=self._election.timing.lease_seconds,
+            idle_seconds=self._election.term_seconds,
         ) as events:
             async for event in events:
                 if isinstance(event, ValueError):

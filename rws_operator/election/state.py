@@ -117,6 +117,12 @@ class Election:
         return self.lease.record.holder if self.lease else ""
 
     @property
+    def term_seconds(self) -> int:
+        """How long the holder may be silent before it counts as gone, at least our own lease."""
+        theirs = self.lease.record.duration_seconds if self.lease else None
+        return max(theirs or 0, self.timing.lease_seconds)
+
+    @property
     def deadline(self) -> float:
         """When leading: no write may start from then on."""
         return self._deadline

@@ -327,6 +327,24 @@ async def test_a_leader_frozen_while_nobody_follows_is_out_all_the_same(
     assert all(write.received < woken for write in audit.writes)
 
 
+async def test_writes_stop_at_the_deadline_while_only_renewals_fail(
+    audited: ControlPlane, namespace: TestNamespace, replicas: Replicas
+) -> None:
+    """The way to the API server is open for all but the Lease: writes go on, but not too long."""
+    token = Access.read(await replicas.token_file()).token
+    async with Gate(audited.kubeconfig) as gate:
+        leader, standby = await replicas.pair(kubeconfig=gate.kubeconfig_for(token))
+        cut = time.time()
+        gate.black_hole(resource="leases")
+        assert await leader.exit_code(within=SHORT[1] + 3) == 1
+        await standby.when("leading", within=SHORT[0] + 5)
+        await asyncio.sleep(0.5)
+    audit = await check_audit(audited, namespace)
+    first = next(r for r in audit.replicas if r[0] == "replica-first")
+    last = max(write.received for write in audit.of("configmaps", first))
+    assert last - cut > SHORT[1] - SHORT[2] - 1
+
+
 @pytest.mark.parametrize("fault", ["silent", "refused"])
 async def test_a_leader_cut_off_from_the_api_server_exits_in_time(
     audited: ControlPlane, namespace: TestNamespace, replicas: Replicas, fault: str
