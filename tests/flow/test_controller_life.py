@@ -80,7 +80,8 @@ async def test_restart_over_settled_objects_writes_nothing(
         assert await settled(lambda: len(runs_again)) == OBJECTS
         assert writes_through(gate) == []
         await widgets.resize(1000, "w0")
-        await eventually(5, lambda: len(writes_through(gate)) == 2)
+        # The child, the status, and the condition's observed generation.
+        await eventually(5, lambda: len(writes_through(gate)) == 3)
     annotations = [(await widgets.get(f"w{n}"))["metadata"].get("annotations") for n in range(3)]
     assert annotations == [None] * 3
 
