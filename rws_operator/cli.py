@@ -51,15 +51,18 @@ class Program(Protocol):
     @property
     def name(self) -> str:
         """The operator's name."""
+        ...
 
     @property
     def default_image(self) -> str:
         """The image that the manifests name when none is given."""
+        ...
 
     def manifests(
         self, *, namespace: str | None, image: str | None, replicas: int
     ) -> list[dict[str, Any]]:
         """What installs it."""
+        ...
 
     async def run(self, *, http_port: int | None, kubeconfig: str | None) -> None:
         """Run it."""
@@ -69,6 +72,7 @@ class Program(Protocol):
 
     def has_lost_lease(self) -> bool:
         """Whether it may not write any more."""
+        ...
 
 
 def main(program: Program, argv: Sequence[str] | None = None) -> int:

@@ -55,12 +55,15 @@ class Runnable(Protocol):
     @property
     def name(self) -> str:
         """What logs and metrics call it; unique within an Operator."""
+        ...
 
     def rules(self) -> Iterable[PolicyRule]:
         """The permissions it needs."""
+        ...
 
     def kinds(self) -> Iterable[Kind]:
         """The kinds it serves."""
+        ...
 
     def bind(self, environment: Environment) -> None:
         """Take what the Operator lends it; called once, before `run`."""
