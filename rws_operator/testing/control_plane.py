@@ -9,9 +9,9 @@ ends; a named cluster is left running.
 """
 
 import asyncio
+import contextlib
 import os
 import secrets
-import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Self
 
 from rws_operator.testing import programs
 from rws_operator.testing.errors import ControlPlaneError
+from rws_operator.testing.folder import owned_folder
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.local import LocalControlPlane
 from rws_operator.testing.waiting import run_cancellable
@@ -52,7 +53,8 @@ class ControlPlane:
         own = dedicated or audit or bool(api_server_args)
         self._existing = None if own else os.environ.get("RWS_TEST_KUBECONFIG")
         self._local: LocalControlPlane | None = None
-        self._tokens: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
+        self._cleanup = contextlib.ExitStack()
 
     async def start(self) -> Self:
         """Start the programs and wait until the control plane is ready for use.
@@ -151,21 +153,24 @@ class ControlPlane:
         await self.stop()
 
     def _start(self) -> Self:
-        if self._tokens is not None:
+        if self._folder is not None:
             raise ControlPlaneError("the control plane is started already")
-        if not self._existing:
-            self._local = LocalControlPlane(
-                audit=self._audit, api_server_args=self._api_server_args
-            )
-        self._tokens = tempfile.TemporaryDirectory(prefix="rws-tokens-")
+        with contextlib.ExitStack() as stack:
+            if self._existing:
+                folder = stack.enter_context(owned_folder())
+            else:
+                self._local = LocalControlPlane(
+                    audit=self._audit, api_server_args=self._api_server_args
+                )
+                stack.callback(self._local.close)
+                folder = self._local.folder
+            self._folder = folder
+            self._cleanup = stack.pop_all()
         return self
 
     def _stop(self) -> None:
-        if self._local is not None:
-            self._local.close()
-        if self._tokens is not None:
-            self._tokens.cleanup()
-        self._local = self._tokens = None
+        self._local = self._folder = None
+        self._cleanup.close()
 
     def _own(self) -> LocalControlPlane:
         if self._local is None:
@@ -178,6 +183,8 @@ class ControlPlane:
         return self._local
 
     def _issue(self, namespace: str, name: str, lifetime_seconds: int) -> Path:
+        if self._folder is None:
+            raise ControlPlaneError("the control plane is not started")
         admin = Access.read(self.kubeconfig)
         answer = admin.request_json(
             "POST",
@@ -189,5 +196,5 @@ class ControlPlane:
             },
         )
         access = Access(admin.server, admin.ca_pem, token=answer["status"]["token"])
-        folder = Path(self._tokens.name) if self._tokens else Path(tempfile.mkdtemp())
-        return access.write(folder / f"{name}-{secrets.token_hex(4)}.kubeconfig", namespace)
+        path = self._folder / f"{name}-{secrets.token_hex(4)}.kubeconfig"
+        return access.write(path, namespace)
