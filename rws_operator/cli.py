@@ -82,7 +82,7 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
             args=None if argv is None else list(argv), standalone_mode=False
         )
     except click.ClickException as error:
-        error.show()
+        _say(f"error: {error.format_message().rstrip('.')}: see --help")
         return error.exit_code
     except click.Abort:
         return 1

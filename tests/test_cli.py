@@ -88,10 +88,17 @@ def test_an_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFixtur
     assert ("Traceback" in printed.err) == ("--debug" in arguments)
 
 
-def test_an_unknown_option_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
-    """The message names the option; the exit code is click's 2."""
-    assert main(Program(), ["--manifest"]) == 2
-    assert "--manifest" in capsys.readouterr().err
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["serve", "--http-port", "99999"]])
+def test_a_wrong_option_is_one_line_too(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the option and where to look; the exit code is the usual 2."""
+    assert main(Program(), arguments) == 2
+    message = capsys.readouterr().err
+    assert message.startswith("error: ")
+    assert message.endswith(": see --help\n")
+    assert message.count("\n") == 1
+    assert next(word for word in arguments if word.startswith("--")) in message
 
 
 # What follows ends its process from a thread, so each runs in one of its own.
