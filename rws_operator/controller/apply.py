@@ -17,7 +17,7 @@ is sent per object, and none for those written in the server's own form.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -25,19 +25,25 @@ from rws_operator import metrics
 from rws_operator.controller.comparison import Comparison
 from rws_operator.controller.managed_fields import differs_by_ours_alone, owned_tree, union
 from rws_operator.controller.proof import Proof, Proofs, digest, has_owners, proof_of
-from rws_operator.controller.writes import APPLY_PATCH, Patch, Writes
+from rws_operator.controller.writes import APPLY_PATCH, Patch, Writes, encode
 
 if TYPE_CHECKING:
     from rws_operator.controller.form import Reference
     from rws_operator.controller.openapi import Schemas
-    from rws_operator.resources import ObjectKey
     from rws_operator.resources.record import ObjectRecord
 
 _CREATED = 201
 
 _decode = msgspec.json.Decoder().decode
-# Sorted, so that the same document built in another order is the same.
-_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class _Wanted(NamedTuple):
+    """A document to be applied, as it goes on the wire."""
+
+    reference: Reference
+    document: dict[str, Any]
+    body: bytes
+    digest: bytes
 
 
 class Applier:
@@ -65,80 +71,74 @@ class Applier:
 
         Returns:
             The object as the server has it.
+
+        Raises:
+            ConfigurationError: The document holds what is no JSON.
         """
-        body = _encode(document)
-        body_digest = digest(body)
+        body = encode(document, reference)
+        wanted = _Wanted(reference, document, body, digest(body))
         informer = self._writes.reads.informer(reference.kind, reference.key)
         if informer is None:
-            return await self._send(reference, document, body)
+            return await self._send(wanted)
         proofs = self._proofs.of(informer)
         record = informer.get(reference.key)
         if record is not None:
-            proof = await self._prove(reference, document, body, record, proofs)
+            proof = await self._prove(wanted, record, proofs.get(reference.key))
             if proof is not None:
                 proofs[record.key] = proof
                 self._skipped.inc()
                 return record
-        record = await self._send(reference, document, body)
-        proofs[record.key] = proof_of(document, body_digest, record)
+        record = await self._send(wanted)
+        proofs[record.key] = proof_of(document, wanted.digest, record)
         return record
 
     async def _prove(
-        self,
-        reference: Reference,
-        document: dict[str, Any],
-        body: bytes,
-        record: ObjectRecord,
-        proofs: dict[ObjectKey, Proof],
+        self, wanted: _Wanted, record: ObjectRecord, known: Proof | None
     ) -> Proof | None:
         """The proof that applying the document to the record is a no-op, or None."""
-        body_digest = digest(body)
-        proof = proofs.get(reference.key)
-        if proof is not None and proof.document == body_digest:
-            if proof.resource_version == record.resource_version:
-                return proof
-            if proof.holds(record, document):
-                return msgspec.structs.replace(proof, resource_version=record.resource_version)
+        if known is not None and known.document == wanted.digest:
+            if known.resource_version == record.resource_version:
+                return known
+            if known.holds(record, wanted.document):
+                return msgspec.structs.replace(known, resource_version=record.resource_version)
             return None
-        # The author's document may hold what is no JSON yet, such as a tuple.
-        if await self._is_applied(reference, _decode(body), record):
-            return proof_of(document, body_digest, record)
+        if await self._is_applied(wanted, record):
+            return proof_of(wanted.document, wanted.digest, record)
         return None
 
-    async def _is_applied(
-        self, reference: Reference, document: dict[str, Any], record: ObjectRecord
-    ) -> bool:
-        own = record.own_fields
-        if own is None or own.api_version != reference.kind.api_version:
+    async def _is_applied(self, wanted: _Wanted, record: ObjectRecord) -> bool:
+        own, kind = record.own_fields, wanted.reference.kind
+        if own is None or own.api_version != kind.api_version:
             return False
+        # The author's document may hold what is no JSON yet, such as a tuple.
+        document = _decode(wanted.body)
         ours = owned_tree(own.fields)
         if ours.owners != len(document["metadata"].get("ownerReferences") or ()):
             return False
-        schema = await self._schemas.get(reference.kind)
+        schema = await self._schemas.get(kind)
         if schema is None:
             return False
         live = _decode(record.raw)
         return has_owners(live, document) and Comparison(schema).is_applied(document, live, ours)
 
-    async def _send(
-        self, reference: Reference, document: dict[str, Any], body: bytes
-    ) -> ObjectRecord:
-        owners = document["metadata"].get("ownerReferences") or ()
+    async def _send(self, wanted: _Wanted) -> ObjectRecord:
+        owners = wanted.document["metadata"].get("ownerReferences") or ()
         uids = {each.get("uid") for each in owners}
 
         def explains(before: ObjectRecord | None, after: ObjectRecord, status: int) -> bool:
-            if before is None or before.uid != after.uid:
+            if before is None:
                 return status == _CREATED
             return _explained(before, after, uids)
 
         params = {"fieldManager": self._writes.manager, "force": "true"}
-        return await self._writes.patch(reference, Patch(body, APPLY_PATCH, params), explains)
+        patch = Patch(wanted.body, APPLY_PATCH, params)
+        return await self._writes.patch(wanted.reference, patch, explains)
 
 
 def _explained(before: ObjectRecord, after: ObjectRecord, owner_uids: set[Any]) -> bool:
     if before.resource_version == after.resource_version:
         return True
-    if after.own_fields is None:
+    if before.uid != after.uid or after.own_fields is None:
         return False
     fields = after.own_fields.fields
     if before.own_fields is None or before.own_fields.fields == fields:

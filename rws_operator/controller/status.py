@@ -15,7 +15,7 @@ import msgspec
 
 from rws_operator import metrics
 from rws_operator.controller.merge_patch import merged, pruned_paths, whole_patch
-from rws_operator.controller.writes import MERGE_PATCH, Patch, Writes
+from rws_operator.controller.writes import MERGE_PATCH, Patch, Writes, encode
 from rws_operator.errors import Conflict, PrunedFieldsError
 from rws_operator.resources import Change, Condition, Model, set_condition
 
@@ -36,6 +36,7 @@ class _Object(msgspec.Struct):
 
 
 _object = msgspec.json.Decoder(_Object)
+_decode = msgspec.json.Decoder(Status).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -54,9 +55,11 @@ class StatusWriter:
 
     async def patch(self, reference: Reference, status: Mapping[str, Any] | Model) -> ObjectRecord:
         """Merge a status into an object's; see `Context.patch_status`."""
+        # A dict may hold what is no JSON yet, such as a time; compared is what JSON makes of it.
+        plain = None if isinstance(status, Model) else _decode(encode(status, reference))
 
         def decide(held: Status) -> Status | None:
-            patch = whole_patch(status, held) if isinstance(status, Model) else dict(status)
+            patch = whole_patch(status, held) if isinstance(status, Model) else plain
             return patch if merged(held, patch) != held else None
 
         return await self._write(reference, decide)

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
+
+from rws_operator.errors import ConfigurationError
 from rws_operator.resources.record import ObjectRecord, decode_record
 
 if TYPE_CHECKING:
@@ -24,6 +27,25 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 Explains = Callable[[ObjectRecord | None, ObjectRecord, int], bool]
 """Whether an answer differs from the cached record by the write alone: before, after, status."""
+
+
+# Sorted, so that the same document built in another order is the same.
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def encode(document: Mapping[str, Any], reference: Reference) -> bytes:
+    """A document as JSON; the same bytes whatever the order it was built in.
+
+    Raises:
+        ConfigurationError: It holds what is no JSON.
+    """
+    try:
+        return _encode(document)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(
+            f"{reference.kind.kind} {reference.key} can't be sent to the API server: {error}",
+            remedy="put only what JSON has into it: texts, numbers, true, false, null, lists, maps",
+        ) from error
 
 
 class Patch(NamedTuple):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from rws_operator.controller.openapi import Schemas
 from rws_operator.errors import ConfigurationError, NotFound, OwnerReferenceError
 from rws_operator.resources import (
     CustomResource,
@@ -22,7 +23,7 @@ from rws_operator.resources import (
 )
 from rws_operator.testing.eventually import eventually
 from tests.controller.children import NAMESPACED
-from tests.controller.world import WRITER, World, world
+from tests.controller.world import MANAGER, WRITER, World, world
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -62,6 +63,20 @@ class Box(CustomResource, group=GROUP, version="v1", plural="boxes"):
 
     spec: BoxSpec = BoxSpec()
     status: BoxStatus = BoxStatus()
+
+
+class Crate(CustomResource, group=GROUP, version="v1"):
+    """A kind of two versions."""
+
+    size: int = 0
+
+
+class CrateV1Alpha1(
+    CustomResource, group=GROUP, kind="Crate", version="v1alpha1", plural="crates", storage=False
+):
+    """Its earlier version, of the same schema."""
+
+    size: int = 0
 
 
 BOX = kind_of(Box)
@@ -239,6 +254,15 @@ async def test_library_model(running: World, owner: dict[str, Any]) -> None:
     assert running.write_count == 1
 
 
+async def _schema_published(running: World) -> None:
+    """Wait until the server publishes the schema of a CRD that was just installed."""
+
+    async def known() -> bool:
+        return await Schemas(running.admin).get(BOX) is not None
+
+    await eventually(30, known, every=0.2)
+
+
 async def test_custom_child(cluster: TestCluster, namespace: TestNamespace) -> None:
     """A CustomResource as child: list keys, sets and defaults are judged by its schema."""
     await cluster.install_crd(Box)
@@ -260,6 +284,7 @@ async def test_custom_child(cluster: TestCluster, namespace: TestNamespace) -> N
         assert [p.protocol for p in answered.spec.ports] == ["TCP", "UDP"]
         await made.context().apply_owned(owner, box)
         assert made.write_count == 1
+        await _schema_published(made)
         await made.restart()
         await made.context().apply_owned(owner, box)
         assert made.write_count == 0
@@ -447,6 +472,46 @@ async def test_update_made_object_is_taken_over(running: World, owner: dict[str,
     assert running.write_count == 1
     await running.context().apply_owned(owner, _config(a="1"))
     assert running.write_count == 0
+
+
+async def test_deletion_under_an_apply_is_told(running: World, owner: dict[str, Any]) -> None:
+    """If somebody deleted the object before our apply made it again, that is told as foreign."""
+    await running.context().apply_owned(owner, _config(a="1"))
+    running.deltas.clear()
+
+    async def delete() -> None:
+        await running.admin.delete(CONFIG, "child", running.namespace)
+
+    running.client.before_write = delete
+    key = ObjectKey(running.namespace or "", "child")
+    with running.informer(CONFIG).writing(key):
+        child = await running.context().apply_owned(owner, _config(a="2"))
+
+    async def told() -> bool:
+        uid = child["metadata"]["uid"]
+        return any(d.writer is None and d.new and d.new.uid == uid for d in running.deltas)
+
+    await eventually(5, told, every=0.02)
+
+
+async def test_entry_of_another_version(cluster: TestCluster, namespace: TestNamespace) -> None:
+    """An entry of another version of the kind proves nothing; after one apply it is of ours."""
+    await cluster.install_crd(Crate, versions=[CrateV1Alpha1])
+    metadata = ObjectMeta(name="c", namespace=namespace.name)
+    await cluster.client.apply(CrateV1Alpha1(metadata=metadata, size=1), field_manager=MANAGER)
+    async with world(cluster.client, owned=[Crate], namespace=namespace.name) as made:
+        for expected in (1, 0):
+            await made.context().apply(Crate(metadata=metadata, size=1))
+            assert made.write_count == expected
+
+
+async def test_document_that_is_no_json(running: World, owner: dict[str, Any]) -> None:
+    """What JSON has no form for is refused by name; tuples and times are taken."""
+    with pytest.raises(ConfigurationError, match=r"ConfigMap .*child can't be sent"):
+        await running.context().apply_owned(owner, {**_config(), "data": {"a": object()}})
+    spec = {"holderIdentity": "a", "renewTime": "2026-01-01T00:00:00.000000Z"}
+    lease = {**NAMESPACED["Lease"].named("lease"), "spec": spec}
+    assert (await running.context().apply_owned(owner, lease))["spec"] == spec
 
 
 UNKNOWN = Kind("nothing.test.example.com/v1", "Nothing", "nothings")

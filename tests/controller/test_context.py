@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import TYPE_CHECKING, Any, get_overloads
+from typing import TYPE_CHECKING, Any, cast, get_overloads
 
 import pytest
 import pytest_asyncio
@@ -243,7 +243,7 @@ def _signatures(cls: type) -> dict[str, list[inspect.Signature]]:
     """Every public method's signature with its types, those of its overloads too."""
     ours = {"wait", "cancel"}
     return {
-        name: [inspect.signature(each) for each in (*get_overloads(method), method)]
+        name: [inspect.signature(cast("Any", each)) for each in (*get_overloads(method), method)]
         for name, method in inspect.getmembers(cls, inspect.isfunction)
         if not name.startswith("_") and name not in ours
     }

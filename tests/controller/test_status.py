@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from rws_operator import metrics
-from rws_operator.errors import Conflict, NotFound, PrunedFieldsError
+from rws_operator.errors import ConfigurationError, Conflict, NotFound, PrunedFieldsError
 from rws_operator.resources import (
     Column,
     Condition,
@@ -211,7 +211,7 @@ async def test_object_that_is_gone(running: World) -> None:
 async def test_pruned_fields_are_named(running: World) -> None:
     """A field that the schema lacks is an error that names it, a zero value too."""
     probe = await _probe(running)
-    with pytest.raises(PrunedFieldsError, match=r"status\.fooBar, status\.detail\.more"):
+    with pytest.raises(PrunedFieldsError, match=r"status\.detail\.more, status\.fooBar"):
         await running.context().patch_status(
             probe, {"fooBar": False, "detail": {"count": 1, "more": "x"}}
         )
@@ -311,6 +311,18 @@ async def test_writers_of_one_status_lose_nothing(running: World) -> None:
             )
     held = await running.admin.get(KIND, "a", running.namespace)
     assert {c["type"] for c in held["status"]["conditions"]} == {f"Part{n}" for n in range(4)}
+
+
+async def test_status_that_is_no_json(running: World) -> None:
+    """A time is compared as what JSON makes of it; what JSON has no form for is refused."""
+    probe = await _dict(running)
+    for _ in range(2):
+        await running.context().patch_status(probe, {"note": datetime(2026, 1, 1, tzinfo=UTC)})
+    assert running.write_count == 1
+    with pytest.raises(ConfigurationError, match=r"Probe .*can't be sent"):
+        await running.context().patch_status(probe, {"note": object()})
+    with pytest.raises(ConfigurationError, match=r"Probe .*can't be sent"):
+        await running.context().patch_status(probe, {"note": "\udcff"})
 
 
 async def test_built_in_status(cluster: TestCluster, namespace: TestNamespace) -> None:
