@@ -400,6 +400,24 @@ async def test_unanswered_renewals_end_leadership_at_the_deadline(
             elector.fence.check()
 
 
+async def test_the_first_write_after_a_freeze_is_refused_before_any_timer_ran(
+    replicas: Replicas, gate: Gate, gated: Client
+) -> None:
+    """Whatever froze the process, the fence asks the clock and not what the loop got round to."""
+    elector = replicas.elector("a", client=gated)
+    task = replicas.run(elector)
+    await elector.handle().wait_until_leader()
+    fenced = gated.fenced(elector.fence)
+    path = f"/api/v1/namespaces/{replicas.namespace}/configmaps"
+    await fenced.request("POST", path, body={"metadata": {"name": "before"}})
+    time.sleep(SHORT["renew_seconds"] + 0.2)  # noqa: ASYNC251
+    with pytest.raises(LeadershipLost, match="deadline has passed"):
+        await fenced.request("POST", path, body={"metadata": {"name": "after"}})
+    assert gate.count(verb="create", resource="configmaps") == 1
+    with pytest.raises(LeadershipLost, match="not renewed"):
+        await asyncio.wait_for(task, 1)
+
+
 async def test_a_leader_survives_failures_shorter_than_the_deadline(
     replicas: Replicas, gate: Gate, gated: Client
 ) -> None:

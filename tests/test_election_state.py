@@ -295,6 +295,14 @@ def test_a_replace_keeps_what_others_put_into_the_lease() -> None:
     assert sent["spec"]["leaseDurationSeconds"] == 1
 
 
+def test_a_lease_without_spec_can_be_replaced() -> None:
+    """Nobody holds it, and nothing has to be kept."""
+    lease = decode_lease(b'{"metadata":{"name":"l","resourceVersion":"4"},"spec":null}')
+    assert lease.record == LeaseRecord()
+    sent = msgspec.json.decode(lease.with_record(lease.record.held_by("me", WALL, 15)))
+    assert sent["spec"]["holderIdentity"] == "me"
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"metadata":{}}', b'{"spec":3}'])
 def test_what_is_no_lease_is_a_decode_error(body: bytes) -> None:
     """A broken answer is an error of our own type, so that it is retried."""
