@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from rws_operator.cli import LOST_SECONDS, main
+from rws_operator.cli import main
 from rws_operator.errors import ConfigurationError
+from rws_operator.process import LOST_SECONDS
 
 
 class Program:
@@ -210,6 +211,19 @@ def test_a_lost_lease_ends_the_process_whatever_hangs(hang: str) -> None:
     code, _, took = process.end()
     assert code == 1
     assert took < LOST_SECONDS + 0.8
+
+
+def test_a_log_that_nobody_reads_does_not_keep_the_process_alive() -> None:
+    """A full pipe blocks whoever writes to it, but not the end."""
+    process = Process("""
+        import logging
+        self.lost = True
+        while True:
+            logging.error("x" * 1000)
+    """)
+    assert process.popen.wait(10) == 1
+    assert time.monotonic() - process.since < LOST_SECONDS + 1
+    process.end()
 
 
 def test_a_bug_shows_its_traceback_even_if_something_hangs() -> None:

@@ -1,0 +1,142 @@
+"""Runs a program's Operator as a process: signals, exit code, and an end in bounded time.
+
+The first SIGTERM or SIGINT asks for a clean stop, a second one cuts it short. A process that
+ought to end does so in bounded time, whatever hangs in it: a stuck handler must not keep a
+replica alive that has lost its Lease. What is on the event loop can't see to that when the loop
+itself is blocked, so a thread does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from typing import Protocol
+
+from rws_operator.errors import OperatorError
+
+LOST_SECONDS = 0.7
+"""How long a process that has lost its Lease may take to end by itself."""
+
+EXIT_SECONDS = 2.0
+"""How long a process whose work is over may take to end by itself."""
+
+STOP_SECONDS = 42.0
+"""How long a clean stop may take: the drain and what follows, less than a pod's grace period."""
+
+_WATCH_SECONDS = 0.1
+_TELL_SECONDS = 0.2
+
+
+class Runner(Protocol):
+    """What a process needs of an Operator."""
+
+    async def run(self, *, http_port: int | None, kubeconfig: str | None) -> None:
+        """Run it."""
+
+    def stop(self) -> None:
+        """Ask `run` to end well."""
+
+    def has_lost_lease(self) -> bool:
+        """Whether it may not write any more."""
+        ...
+
+
+def run(program: Runner, *, http_port: int, kubeconfig: str | None, debug: bool) -> int:
+    """Run the program until it is stopped, and return the exit code."""
+    ended = threading.Event()
+    threading.Thread(
+        target=_end_with_lease, args=(program, ended), name="rws-lease-guard", daemon=True
+    ).start()
+    try:
+        return asyncio.run(_serve(program, http_port=http_port, kubeconfig=kubeconfig, debug=debug))
+    except KeyboardInterrupt:
+        return 1
+    finally:
+        ended.set()
+
+
+async def _serve(program: Runner, *, http_port: int, kubeconfig: str | None, debug: bool) -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+    received: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        received.append(number)
+        logging.getLogger("rws_operator").info("stopping", extra={"signal": number.name})
+        if len(received) == 1:
+            program.stop()
+            _end_soon(1, STOP_SECONDS)
+        else:
+            task.cancel()
+            _end_soon(1, EXIT_SECONDS)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+    code = 1
+    try:
+        await program.run(http_port=http_port, kubeconfig=kubeconfig)
+        code = 0
+    except* OperatorError as group:
+        for error in _flat(group):
+            tell_failure(error, debug=debug)
+    except* Exception as group:
+        traceback.print_exception(group)
+    except* asyncio.CancelledError:
+        pass
+    finally:
+        # What still hangs in this process, e.g. a handler's thread, does not keep it alive.
+        _end_soon(code, EXIT_SECONDS)
+    return code
+
+
+def _end_with_lease(program: Runner, ended: threading.Event) -> None:
+    """End the process if it outlives its Lease, even while its event loop is blocked."""
+    while not ended.wait(_WATCH_SECONDS):
+        if program.has_lost_lease():
+            _end_soon(1, LOST_SECONDS)
+            return
+
+
+def _end_soon(code: int, seconds: float) -> None:
+    """Let the process live so many seconds at most."""
+
+    def tell() -> None:
+        logging.getLogger("rws_operator").warning("ending the process: something hangs in it")
+        logging.shutdown()
+
+    def end() -> None:
+        # Not on this thread: whoever reads the log may be what hangs.
+        telling = threading.Thread(target=tell, daemon=True)
+        telling.start()
+        telling.join(_TELL_SECONDS)
+        os._exit(code)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+
+
+def tell_failure(error: BaseException, *, debug: bool) -> int:
+    """Tell about an error in one line, and return the exit code."""
+    if debug:
+        traceback.print_exception(error)
+    say("error: " + " ".join(str(error).split()))
+    return 1
+
+
+def say(line: str) -> None:
+    """Tell the user something that is no output of the program's."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    errors: list[BaseException] = []
+    for error in group.exceptions:
+        errors += _flat(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return errors
