@@ -68,9 +68,8 @@ def set_condition(
         wire["lastTransitionTime"] = held["lastTransitionTime"]
         change = Change.UNCHANGED if _says(held, wire) else Change.UPDATED
     else:
-        if condition.last_transition_time is None:
-            moment = (now or datetime.now(UTC)).astimezone(UTC)
-            wire["lastTransitionTime"] = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        moment = condition.last_transition_time or now or datetime.now(UTC)
+        wire["lastTransitionTime"] = moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         change = Change.TRANSITIONED
     if change is Change.UNCHANGED:
         return [dict(each) for each in conditions], change

@@ -30,35 +30,31 @@ def owner_reference(owner: Mapping[str, Any] | CustomResource | ObjectRecord) ->
     """The controller reference that makes a child belong to `owner`.
 
     Raises:
-        OwnerReferenceError: The owner has no uid: it was not read from the API server.
+        OwnerReferenceError: The owner has no uid, apiVersion, kind or name: it was not read
+            from the API server.
     """
     api_version, kind, name, uid = _identity(owner)
-    if not uid:
-        raise OwnerReferenceError(
-            f"{kind} {name} has no uid and can't own anything",
-            remedy="pass the object as the API server gave it",
-        )
-    return {
-        "apiVersion": api_version,
-        "kind": kind,
-        "name": name,
-        "uid": uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
+    identity = {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
+    for part, value in identity.items():
+        if not value:
+            raise OwnerReferenceError(
+                f"{kind or 'an object'} {name or ''} has no {part} and can't own anything",
+                remedy="pass the object as the API server gave it",
+            )
+    return {**identity, "controller": True, "blockOwnerDeletion": True}
 
 
 def _identity(
     owner: Mapping[str, Any] | CustomResource | ObjectRecord,
-) -> tuple[str, str, str, str | None]:
+) -> tuple[str | None, str | None, str | None, str | None]:
     if isinstance(owner, CustomResource):
         kind = definition_of(type(owner)).kind
         return kind.api_version, kind.kind, owner.name, owner.uid
     if isinstance(owner, ObjectRecord):
         identity = msgspec.json.decode(owner.raw, type=_Identity)
         return identity.api_version, identity.kind, owner.key.name, owner.uid
-    metadata = owner["metadata"]
-    return owner["apiVersion"], owner["kind"], metadata["name"], metadata.get("uid")
+    metadata = owner.get("metadata") or {}
+    return owner.get("apiVersion"), owner.get("kind"), metadata.get("name"), metadata.get("uid")
 
 
 def check_owner(

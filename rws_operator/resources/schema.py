@@ -315,8 +315,6 @@ def _with_extra(schema: JsonSchema, field: FieldInfo, place: Place) -> JsonSchem
     if foreign:
         place.refuse(f"json_schema_extra has {foreign[0]!r}", "use Field's own keywords")
     schema = {**schema, **extra}
-    if schema.get(EMBEDDED):
-        schema[PRESERVE_UNKNOWN] = True
     if PRESERVE_UNKNOWN in extra or EMBEDDED in extra:
         schema.setdefault("type", "object")
     _check_extra(schema, place)

@@ -60,6 +60,14 @@ def test_another_status_is_a_transition() -> None:
     assert second[0]["lastTransitionTime"] == "2024-01-01T13:00:00Z"
 
 
+def test_a_time_of_its_own_counts_for_a_transition_only() -> None:
+    """Whoever gives the time can't move it while the status stays."""
+    first, _ = set_condition([], ready(last_transition_time=NOON), now=LATER)
+    second, _ = set_condition(first, ready(reason="Still", last_transition_time=LATER))
+    assert first[0]["lastTransitionTime"] == "2024-01-01T12:00:00Z"
+    assert second[0]["lastTransitionTime"] == "2024-01-01T12:00:00Z"
+
+
 def test_a_message_is_cleared() -> None:
     """A condition without message doesn't keep the old one."""
     first, _ = set_condition([], ready(message="old"), now=NOON)

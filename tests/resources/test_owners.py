@@ -55,6 +55,12 @@ def test_an_owner_without_uid_is_refused() -> None:
         owner_reference(Owner(metadata=ObjectMeta(name="o")))
 
 
+def test_an_owner_without_type_is_refused() -> None:
+    """An item of a list, which has no kind of its own, is told apart from a whole object."""
+    with pytest.raises(OwnerReferenceError, match="an object o has no apiVersion"):
+        owner_reference({"metadata": {"name": "o", "uid": "u"}})
+
+
 @pytest.mark.parametrize(
     ("owner", "owner_namespace", "child", "child_namespace"),
     [

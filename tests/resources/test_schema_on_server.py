@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from rws_operator.errors import Invalid
+from rws_operator.manifests.crd import crd
 from rws_operator.resources import (
     Condition,
     CustomResource,
@@ -19,7 +20,9 @@ from rws_operator.resources import (
     ObjectMeta,
     Quantity,
     Rule,
+    kinds,
 )
+from rws_operator.testing.cluster import TestCluster
 from tests.resources.conftest import Install
 
 GROUP = "schema.test.example.com"
@@ -368,3 +371,22 @@ async def test_rules_on_fields_models_and_the_whole(install: Install) -> None:
     with pytest.raises(Invalid, match="name can't be changed") as refused:
         await policy.patch(name, {"spec": {"name": "b"}})
     assert refused.value.causes[0]["reason"] == "FieldValueForbidden"
+
+
+@pytest.mark.parametrize("resource", [Limits, Sample, Structure, Policy])
+async def test_definitions_are_taken_strictly_and_without_a_warning(
+    cluster: TestCluster, resource: type[CustomResource]
+) -> None:
+    """The server knows every keyword that we write, and every format."""
+    definition = crd(resource)
+    definition["metadata"]["name"] = f"{definition['spec']['names']['plural']}.dry.{GROUP}"
+    definition["spec"]["group"] = f"dry.{GROUP}"
+    answer = await cluster.client.request(
+        "POST",
+        kinds.CustomResourceDefinition.path(),
+        params={"dryRun": "All", "fieldValidation": "Strict"},
+        body=definition,
+    )
+    assert answer.status == 201
+    assert "warning" not in {name.lower() for name in answer.headers}
+    assert answer.json()["spec"]["versions"] == definition["spec"]["versions"]
