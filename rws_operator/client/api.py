@@ -16,11 +16,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 import msgspec
 
 from rws_operator.client.config import ClientConfig, load_config
+from rws_operator.client.document import (
+    decode_page,
+    decoded,
+    document,
+    item_of,
+    metadata_of,
+    path_of,
+)
 from rws_operator.client.path import collection_path, list_path, object_path, target_of
 from rws_operator.client.retry import APPLY, Requests
 from rws_operator.client.transport import Transport
-from rws_operator.errors import ConfigurationError, DeadlineExceeded, Expired
-from rws_operator.resources import CustomResource, Kind, kind_of, to_wire
+from rws_operator.errors import DeadlineExceeded, Expired
+from rws_operator.resources import CustomResource, Kind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -186,7 +194,7 @@ class Client:
             NotFound: There is none.
         """
         answer = await self.request("GET", object_path(kind_of(kind), name, namespace))
-        return _decoded(kind, answer.body)
+        return decoded(kind, answer.body)
 
     @overload
     async def list(
@@ -240,8 +248,8 @@ class Client:
                 # The pages took longer than the server keeps history: once more, in one piece.
                 found, page_params = [], params
                 continue
-            page = _decode_page(answer.body)
-            found += [_item(kind, resource, item) for item in page.items or ()]
+            page = decode_page(answer.body)
+            found += [item_of(kind, resource, item) for item in page.items or ()]
             if not page.metadata.next:
                 return found
             page_params = {**params, "limit": str(limit), "continue": page.metadata.next}
@@ -291,11 +299,11 @@ class Client:
             AlreadyExists: There is one of that name.
             Invalid: It breaks its schema.
         """
-        resource, wire = _document(obj, kind)
-        path = collection_path(resource, namespace or _metadata(wire).get("namespace"))
+        resource, wire = document(obj, kind)
+        path = collection_path(resource, namespace or metadata_of(wire).get("namespace"))
         params = _set(fieldManager=field_manager, dryRun="All" if dry_run else None)
         answer = await self.request("POST", path, params=params, body=wire)
-        return _decoded(type(obj), answer.body)
+        return decoded(type(obj), answer.body)
 
     @overload
     async def replace(
@@ -343,11 +351,11 @@ class Client:
             NotFound: There is none.
             Conflict: It changed meanwhile.
         """
-        resource, wire = _document(obj, kind)
-        path = _path_of(resource, wire, namespace, subresource)
+        resource, wire = document(obj, kind)
+        path = path_of(resource, wire, namespace, subresource)
         params = _set(fieldManager=field_manager, dryRun="All" if dry_run else None)
         answer = await self.request("PUT", path, params=params, body=wire)
-        return _decoded(type(obj), answer.body)
+        return decoded(type(obj), answer.body)
 
     @overload
     async def patch(
@@ -411,7 +419,7 @@ class Client:
             body=patch,
             content_type=_PATCHES[type],
         )
-        return _decoded(kind, answer.body)
+        return decoded(kind, answer.body)
 
     @overload
     async def apply(
@@ -462,15 +470,15 @@ class Client:
             Conflict: Another manager owns a field, and ``force`` is off.
             Invalid: The result breaks its schema.
         """
-        resource, wire = _document(obj, kind)
+        resource, wire = document(obj, kind)
         answer = await self.request(
             "PATCH",
-            _path_of(resource, wire, namespace, subresource),
+            path_of(resource, wire, namespace, subresource),
             params={"fieldManager": field_manager, "force": "true" if force else "false"},
             body=wire,
             content_type=APPLY,
         )
-        return _decoded(type(obj), answer.body)
+        return decoded(type(obj), answer.body)
 
     async def delete(
         self,
@@ -545,59 +553,6 @@ class _Chunks:
         if not chunk:
             raise StopAsyncIteration
         return chunk
-
-
-class _PageMetadata(msgspec.Struct):
-    next: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct):
-    """One page of a list, its objects left as they came."""
-
-    metadata: _PageMetadata = msgspec.field(default_factory=_PageMetadata)
-    items: list[msgspec.Raw] | None = None
-
-
-_decode_page = msgspec.json.Decoder(_Page).decode
-
-
-def _item(kind: type[CustomResource] | Kind, resource: Kind, raw: msgspec.Raw) -> Any:
-    """Decode an object of a list; those of built-in kinds come without kind and apiVersion."""
-    if isinstance(kind, Kind):
-        typed = {"apiVersion": resource.api_version, "kind": resource.kind}
-        return typed | msgspec.json.decode(raw)
-    return kind.from_wire(bytes(raw))
-
-
-def _decoded(kind: object, body: bytes) -> Any:
-    if isinstance(kind, type) and issubclass(kind, CustomResource):
-        return kind.from_wire(body)
-    return msgspec.json.decode(body)
-
-
-def _document(obj: ObjectLike, kind: Kind | None) -> tuple[Kind, dict[str, Any]]:
-    """Return an object's kind and its wire form, which names that kind."""
-    wire = to_wire(obj)
-    resource = kind or kind_of(obj)
-    wire.setdefault("apiVersion", resource.api_version)
-    wire.setdefault("kind", resource.kind)
-    return resource, wire
-
-
-def _metadata(wire: Mapping[str, Any]) -> Mapping[str, Any]:
-    return wire.get("metadata") or {}
-
-
-def _path_of(
-    resource: Kind, wire: Mapping[str, Any], namespace: str | None, subresource: str | None
-) -> str:
-    metadata = _metadata(wire)
-    name = metadata.get("name")
-    if not name:
-        raise ConfigurationError(
-            f"{resource} without metadata.name", remedy="set it, or use create for generateName"
-        )
-    return object_path(resource, name, namespace or metadata.get("namespace"), subresource)
 
 
 def _set(**params: str | None) -> dict[str, str]:

@@ -125,7 +125,9 @@ class ExecPlugin:
                 # Its session: a script's own children hold the pipes open.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+                # One that left the session may hold the pipes open for ever.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), 1.0)
         return process.returncode, output, complaint
 
     def _read(self, output: bytes) -> Credential:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
-import urllib.request
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -25,6 +24,7 @@ from yarl import URL
 
 from rws_operator.client.answer import error_of
 from rws_operator.client.failure import BROKEN, failure_of
+from rws_operator.client.proxy import proxy_of
 from rws_operator.client.tls import TlsContexts
 from rws_operator.errors import KubeconfigError
 
@@ -80,7 +80,7 @@ class Transport:
     def __init__(self, config: ClientConfig, user_agent: str) -> None:
         self._config = config
         self._url = URL(config.server)
-        self._proxy = _proxy(config, self._url)
+        self._proxy = proxy_of(config)
         self._secure = self._url.scheme == "https"
         self.host = self._url.authority
         self._prefix = self._url.raw_path.rstrip("/")
@@ -289,14 +289,3 @@ def _open_socket(address: AddrInfoType) -> socket.socket:
         if (option := getattr(socket, name, None)) is not None:
             opened.setsockopt(socket.IPPROTO_TCP, option, value)
     return opened
-
-
-def _proxy(config: ClientConfig, url: URL) -> URL | None:
-    """Return the proxy to go through; read once, where aiohttp would ask for each request."""
-    if config.proxy is not None:
-        return URL(config.proxy)
-    host = url.host or ""
-    if urllib.request.proxy_bypass(f"{host}:{url.port}") or urllib.request.proxy_bypass(host):
-        return None
-    found = urllib.request.getproxies().get(url.scheme)
-    return URL(found) if found else None

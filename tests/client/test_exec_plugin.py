@@ -126,8 +126,9 @@ async def test_a_program_that_hangs_is_killed(
     """At the deadline the program ends, and what it started too."""
     monkeypatch.setattr(exec_plugin, "_DEADLINE_SECONDS", 0.3)
     program = script(tmp_path / "login", f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
-    with pytest.raises(KubeconfigError, match=r"was not done after 0\.3 s"):
-        await ExecPlugin(program).renew(refused=False)
+    async with asyncio.timeout(5):
+        with pytest.raises(KubeconfigError, match=r"was not done after 0\.3 s"):
+            await ExecPlugin(program).renew(refused=False)
     assert_gone(tmp_path / "pids")
 
 

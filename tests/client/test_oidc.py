@@ -54,11 +54,14 @@ async def test_an_expired_token_is_refreshed(server: ScriptedServer, tmp_path: P
     found = credentials(tmp_path, **config)
     assert await found.authorization() == f"Bearer {fresh}"
     assert await found.authorization() == f"Bearer {fresh}"
-    discovery, refresh = server.seen
+    discovery, refresh = server.seen[:2]
     assert discovery.target == "/.well-known/openid-configuration"
     assert refresh.body == b"grant_type=refresh_token&refresh_token=r1"
     pair = base64.b64decode(refresh.headers["Authorization"].removeprefix("Basic "))
     assert pair == b"kube:s%2F1"
+    found._hear_refusals_at = 0.0  # type: ignore[attr-defined]
+    await found.refused(f"Bearer {fresh}")
+    assert server.seen[3].body == b"grant_type=refresh_token&refresh_token=r2"
 
 
 async def test_a_refused_token_is_refreshed(server: ScriptedServer, tmp_path: Path) -> None:

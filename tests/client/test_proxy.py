@@ -97,10 +97,19 @@ async def test_the_environments_proxy(
     async with secure.client(tls=tls) as client:
         await client.request("GET", "/x")
     assert len(proxy.heads) == 1
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    for exempt in (
+        "127.0.0.1",
+        secure.address.removeprefix("https://"),
+        "example.com, 127.0.0.0/8",
+    ):
+        monkeypatch.setenv("NO_PROXY", exempt)
+        async with secure.client(tls=tls) as client:
+            await client.request("GET", "/x")
+    assert len(proxy.heads) == 1
+    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8,127.0.0.1:1,example.com/x")
     async with secure.client(tls=tls) as client:
         await client.request("GET", "/x")
-    assert len(proxy.heads) == 1
+    assert len(proxy.heads) == 2
 
 
 async def test_a_plain_server_through_a_proxy(server: ScriptedServer) -> None:

@@ -1,0 +1,80 @@
+"""Objects on their way to the API server and back.
+
+Out goes JSON data that names its kind; what comes is decoded once, into what the caller asked by:
+an instance of a class, or a dict.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rws_operator.client.path import object_path
+from rws_operator.errors import ConfigurationError
+from rws_operator.resources import CustomResource, Kind, kind_of, to_wire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rws_operator.resources.wire import ObjectLike
+
+
+class _PageMetadata(msgspec.Struct):
+    next: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    """One page of a list, its objects left as they came."""
+
+    metadata: _PageMetadata = msgspec.field(default_factory=_PageMetadata)
+    items: list[msgspec.Raw] | None = None
+
+
+decode_page = msgspec.json.Decoder(_Page).decode
+
+
+def item_of(kind: type[CustomResource] | Kind, resource: Kind, raw: msgspec.Raw) -> Any:
+    """Decode an object of a list; those of built-in kinds come without kind and apiVersion."""
+    if isinstance(kind, Kind):
+        typed = {"apiVersion": resource.api_version, "kind": resource.kind}
+        return typed | msgspec.json.decode(raw)
+    return kind.from_wire(bytes(raw))
+
+
+def decoded(kind: object, body: bytes) -> Any:
+    """Decode an answer: an instance for a class, a dict for anything else."""
+    if isinstance(kind, type) and issubclass(kind, CustomResource):
+        return kind.from_wire(body)
+    return msgspec.json.decode(body)
+
+
+def document(obj: ObjectLike, kind: Kind | None) -> tuple[Kind, dict[str, Any]]:
+    """Return an object's kind and its wire form, which names that kind."""
+    wire = to_wire(obj)
+    resource = kind or kind_of(obj)
+    wire.setdefault("apiVersion", resource.api_version)
+    wire.setdefault("kind", resource.kind)
+    return resource, wire
+
+
+def metadata_of(wire: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an object's metadata, empty if it has none."""
+    return wire.get("metadata") or {}
+
+
+def path_of(
+    resource: Kind, wire: Mapping[str, Any], namespace: str | None, subresource: str | None
+) -> str:
+    """Return the path of an object that names itself.
+
+    Raises:
+        ConfigurationError: Its name or namespace is missing.
+    """
+    metadata = metadata_of(wire)
+    name = metadata.get("name")
+    if not name:
+        raise ConfigurationError(
+            f"{resource} without metadata.name", remedy="set it, or use create for generateName"
+        )
+    return object_path(resource, name, namespace or metadata.get("namespace"), subresource)
