@@ -152,10 +152,10 @@ class Transport:
             message, payload = await _read_head(connection)
             data = await payload.read()
         except BROKEN as error:
-            connection.close()
+            _drop(connection)
             raise failure_of(error, self._config, sent=True) from error
         except BaseException:
-            connection.close()
+            _drop(connection)
             raise
         connection.release()
         return message.code, data, message.headers
@@ -179,10 +179,10 @@ class Transport:
                 data = await payload.read()
                 raise error_of(message.code, data, message.headers, f"GET {target}")
         except BROKEN as error:
-            connection.close()
+            _drop(connection)
             raise failure_of(error, self._config, sent=True) from error
         except BaseException:
-            connection.close()
+            _drop(connection)
             raise
         return Stream(connection, payload, self._config)
 
@@ -262,7 +262,14 @@ class Stream:
 
     def close(self) -> None:
         """Close the connection."""
-        self._connection.close()
+        _drop(self._connection)
+
+
+def _drop(connection: Connection) -> None:
+    """Close a connection at once: TLS's good-bye could outlive the loop that waits for it."""
+    if connection.transport is not None:
+        connection.transport.abort()
+    connection.close()
 
 
 async def _read_head(connection: Connection) -> tuple[RawResponseMessage, aiohttp.StreamReader]:
