@@ -35,7 +35,7 @@ class Reference(NamedTuple):
 
 def reader_of_kind(kind: KindLike) -> Reader:
     """The reader of a kind: a class gives instances, a Kind dicts."""
-    if isinstance(kind, type) and issubclass(kind, CustomResource):
+    if isinstance(kind, type):
         return kind.from_wire
     return _decode
 

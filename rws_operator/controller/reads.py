@@ -27,9 +27,11 @@ class Watched(Protocol):
     @property
     def controller(self) -> str:
         """The controller's name."""
+        ...
 
     def kinds(self) -> Iterable[Kind]:
         """Every kind the controller declared."""
+        ...
 
     def informers(self, kind: Kind, namespace: str | None = None) -> Sequence[Informer]:
         """Those that hold this kind's objects.
@@ -38,6 +40,7 @@ class Watched(Protocol):
             kind: The kind; the version counts.
             namespace: Only those that hold this namespace ("" for cluster scope); None for all.
         """
+        ...
 
 
 class Reads:
