@@ -261,6 +261,14 @@ def test_opaque_versions_are_compared_for_equality_only() -> None:
     assert [d.writer for d in world.deltas] == [None, "me"]
 
 
+def test_a_deletion_of_an_earlier_object_removes_no_other() -> None:
+    """DELETED carries a uid; where versions can't be compared, it alone decides."""
+    world = World()
+    world.merge.changed(record("new", "b"))
+    world.merge.deleted(record("old", "a"))
+    assert world.store.get(KEY) == record("new", "b")
+
+
 def test_without_a_writer_an_explained_write_is_told_to_all() -> None:
     """Nobody claims it, so everybody learns of it."""
     world = World()

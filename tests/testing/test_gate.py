@@ -195,10 +195,12 @@ async def test_a_black_hole_is_silent_for_ever(
 ) -> None:
     """New requests and open watches get no byte, and no end either."""
 
+    seen: list[bytes] = []
+
     async def follow() -> None:
         async with through.stream(path, params={"watch": "true"}, idle_deadline=1.0) as chunks:
-            async for _ in chunks:
-                pass
+            async for chunk in chunks:
+                seen.append(chunk)  # noqa: PERF401 - it must be seen before the end
 
     following = asyncio.create_task(follow())
     await eventually(5, lambda: gate.open_watches() == 1)
@@ -209,6 +211,7 @@ async def test_a_black_hole_is_silent_for_ever(
         with pytest.raises(DeadlineExceeded):
             await asyncio.wait_for(following, 3)
         assert hole.hits == 2
+        assert seen == []
     assert await names(through, path) == ["a"]
 
 
