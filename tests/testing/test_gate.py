@@ -194,7 +194,6 @@ async def test_a_black_hole_is_silent_for_ever(
     gate: Gate, through: Client, cluster: TestCluster, path: str
 ) -> None:
     """New requests and open watches get no byte, and no end either."""
-
     seen: list[bytes] = []
 
     async def follow() -> None:
