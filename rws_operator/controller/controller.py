@@ -8,7 +8,6 @@ cluster in sight. `bind` gives it an Operator's environment and subscribes it to
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from rws_operator import metrics
@@ -25,6 +24,8 @@ from rws_operator.errors import ConfigurationError
 from rws_operator.resources import CustomResource, Kind, KindLike, PolicyRule, kind_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+
     from rws_operator.controller.action import Action
     from rws_operator.controller.blocking import BlockingContext
     from rws_operator.controller.context import Context
@@ -141,8 +142,8 @@ class Controller(Generic[T]):
 
     @overload
     def reconcile(
-        self, function: Callable[[T, Context], Awaitable[Action | None]]
-    ) -> Callable[[T, Context], Awaitable[Action | None]]: ...
+        self, function: Callable[[T, Context], Coroutine[Any, Any, Action | None]]
+    ) -> Callable[[T, Context], Coroutine[Any, Any, Action | None]]: ...
     @overload
     def reconcile(
         self, function: Callable[[T, BlockingContext], Action | None]
@@ -341,8 +342,8 @@ class _FinalizerDecorator(Generic[T]):
 
     @overload
     def __call__(
-        self, function: Callable[[T, Context], Awaitable[Action | None]]
-    ) -> Callable[[T, Context], Awaitable[Action | None]]: ...
+        self, function: Callable[[T, Context], Coroutine[Any, Any, Action | None]]
+    ) -> Callable[[T, Context], Coroutine[Any, Any, Action | None]]: ...
     @overload
     def __call__(
         self, function: Callable[[T, BlockingContext], Action | None]
@@ -356,9 +357,17 @@ E = TypeVar("E")
 
 
 def _tuple(what: str, given: Iterable[E]) -> tuple[E, ...]:
-    if isinstance(given, (str, type, Kind, Watch)) or not isinstance(given, Iterable):
+    # A string is iterable, and names one thing; a class or a value is no list either.
+    if isinstance(given, str):
+        items = None
+    else:
+        try:
+            items = tuple(given)
+        except TypeError:
+            items = None
+    if items is None:
         raise ConfigurationError(f"{what}={given!r}", remedy=f"pass a list: {what}=[...]")
-    return tuple(given)
+    return items
 
 
 def _rule(kind: Kind, verbs: tuple[str, ...]) -> PolicyRule:

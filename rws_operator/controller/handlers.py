@@ -11,22 +11,17 @@ import asyncio
 import contextvars
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rws_operator.controller.action import Action
 from rws_operator.controller.blocking import BlockingContext
-from rws_operator.controller.context import Context
 from rws_operator.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rws_operator.controller.context import Context
     from rws_operator.controller.threads import HandlerThreads
-
-T = TypeVar("T")
-
-AsyncHandler = Callable[[T, Context], Awaitable[Action | None]]
-PlainHandler = Callable[[T, BlockingContext], Action | None]
-Handler = AsyncHandler[T] | PlainHandler[T]
 
 
 class HandlerExit(Exception):

@@ -18,7 +18,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from rws_operator.controller.backoff import SHORTEST_SECONDS, Backoff, Failures
 from rws_operator.controller.outcome import Outcome, Verdict, cancelled, timed_out
 from rws_operator.controller.reconciler import Reconciler, Run
 from rws_operator.controller.triggers import Writer, either, is_urgent, lane_of, owners_of
+from rws_operator.log import logger
 from rws_operator.queue import Lane, Queue, QueueClosed
 
 if TYPE_CHECKING:
@@ -42,8 +42,6 @@ RESYNC_SECONDS = 36_000.0
 RESYNC_SPREAD = 0.1
 CUT_SECONDS = 1.0
 """Longest wait for cancelled runs to end when the loop itself ends."""
-
-_log = logging.getLogger("rws_operator.controller")
 
 
 class Loop:
@@ -81,6 +79,7 @@ class Loop:
         self._observer = observer
         self._workers = workers
         self._on_error = on_error
+        self._log = logger("controller", controller=name)
         self._failures = Failures()
         self._left_alone: set[ObjectKey] = set()
         self._running: dict[ObjectKey, Run] = {}
@@ -186,14 +185,17 @@ class Loop:
             return None
         if key in self._left_alone or not self._reconciler.concerns(record):
             return None
-        context = {"controller": self._name, "namespace": key.namespace, "object": key.name}
         return Run(
             key=key,
             record=record,
             informer=informer,
             attempt=self._failures.of(key, record.uid),
             deadline=asyncio.get_running_loop().time() + self._environment.deadline_seconds,
-            log=logging.LoggerAdapter(_log, context),
+            log=self._log.bind(
+                namespace=key.namespace,
+                name=key.name,
+                reconcile_id=f"{random.getrandbits(32):08x}",
+            ),
         )
 
     async def _carry_out(self, run: Run) -> None:

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rws_operator.controller.events import Recorder
+    from rws_operator.log import ContextLogger
     from rws_operator.resources import Kind
     from rws_operator.resources.record import ObjectRecord
-
-Log = logging.LoggerAdapter[logging.Logger]
 
 _RESULTS: Mapping[Verdict, str] = {
     Verdict.RETRY_AFTER: "requeue",
@@ -69,7 +68,7 @@ class Observer:
         self._seconds.observe(seconds)
 
     def ended(
-        self, outcome: Outcome, record: ObjectRecord, log: Log, *, retry_in: float | None
+        self, outcome: Outcome, record: ObjectRecord, log: ContextLogger, *, retry_in: float | None
     ) -> None:
         """A run ended.
 
@@ -87,7 +86,7 @@ class Observer:
         elif outcome.verdict is not Verdict.GONE:
             self._fell_short(outcome, record, log, retry_in)
 
-    def stuck(self, record: ObjectRecord, handler: str, log: Log) -> None:
+    def stuck(self, record: ObjectRecord, handler: str, log: ContextLogger) -> None:
         """A run that was cut doesn't end: its worker goes on without it."""
         self._stuck.inc()
         log.warning(
@@ -98,13 +97,13 @@ class Observer:
             record.key,
         )
 
-    def unstuck(self, record: ObjectRecord, handler: str, log: Log) -> None:
+    def unstuck(self, record: ObjectRecord, handler: str, log: ContextLogger) -> None:
         """A run that hung ended after all."""
         self._stuck.dec()
         log.info("a hanging handler ended: handler=%s object=%s", handler, record.key)
 
     def _fell_short(
-        self, outcome: Outcome, record: ObjectRecord, log: Log, retry_in: float | None
+        self, outcome: Outcome, record: ObjectRecord, log: ContextLogger, retry_in: float | None
     ) -> None:
         metrics.runtime_reconciles.labels(self._controller, _RESULTS[outcome.verdict]).inc()
         assert outcome.error is not None

@@ -12,8 +12,6 @@ decoded anew; whatever a handler raises becomes an Outcome, so that nothing of i
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +30,9 @@ if TYPE_CHECKING:
     from rws_operator.controller.finalizer import Finalizer
     from rws_operator.controller.form import Reader
     from rws_operator.controller.watched import WatchedInformers
+    from rws_operator.log import ContextLogger
     from rws_operator.resources import ObjectKey
     from rws_operator.resources.record import ObjectRecord
-
-Log = logging.LoggerAdapter[logging.Logger]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class Run:
     informer: Informer
     attempt: int
     deadline: float
-    log: Log
+    log: ContextLogger
     changed: bool = False
 
 
@@ -113,9 +110,7 @@ class Reconciler:
             if run.record.deleting:
                 return await self._clean_up(run)
             return await self._bring_about(run)
-        except (asyncio.CancelledError, GeneratorExit):
-            raise
-        except BaseException as error:
+        except Exception as error:
             return judge(error)
 
     def _holds_finalizer(self, record: ObjectRecord) -> bool:

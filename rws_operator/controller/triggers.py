@@ -210,14 +210,13 @@ class MappedTrigger:
         )
 
 
-def _each(named: Targets) -> Iterable[Target]:
+def _each(named: Any) -> Iterable[Target]:
     """What a mapping named, one by one."""
     if named is None:
         return ()
     # Checked first: a string and an ObjectKey are iterables too, but name one object.
-    if isinstance(named, str | ObjectKey | Mapping | CustomResource):
-        return (named,)
-    return named
+    is_one = isinstance(named, str | ObjectKey | Mapping | CustomResource)
+    return (named,) if is_one else named
 
 
 def _parts(target: Target, namespace: str) -> tuple[str, str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from rws_operator.client import client as connect
 from rws_operator.controller import Action, Backoff, Context
 from rws_operator.controller.finalizer import Finalizer
 from rws_operator.errors import Conflict, NotFound
-from rws_operator.resources import kinds
+from rws_operator.resources import ObjectKey, kinds
 from rws_operator.resources.record import decode_record
 from rws_operator.testing import eventually
+from rws_operator.testing.gate import Gate
 from rws_operator.watch.selection import Selection
 from tests.controller.running import (
     WIDGET,
@@ -322,6 +324,34 @@ async def test_object_made_again_is_not_touched(
     assert "finalizers" not in (await widgets.get("a"))["metadata"]
     assert (await widgets.get("b"))["metadata"]["finalizers"] == [OURS]
     await widgets.patch("b", metadata={"finalizers": []})
+
+
+async def test_object_that_went_with_its_finalizer_leaves_the_cache_at_once(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """The cache knows before the watch tells, so no second cleanup can start meanwhile."""
+    widgets = await widgets_in(cluster, namespace.name)
+    await widgets.create("last", finalizers=[OURS])
+    await widgets.create("not-last", finalizers=[OURS, FOREIGN])
+    for name in ("last", "not-last"):
+        await widgets.delete(name)
+    async with Gate(cluster.kubeconfig) as gate, await connect(str(gate.kubeconfig)) as client:
+        informers = environment(client).informers
+        informer = informers.informer(WIDGET, Selection(namespace.name))
+        watching = asyncio.create_task(informers.run())
+        await asyncio.wait_for(informer.synced.wait(), 10)
+        ours = Finalizer(OURS, client, "controller-test")
+        with gate.hold(verb="watch", resource="widgets", stage="events"):
+            for name in ("last", "not-last"):
+                cached = informer.get(ObjectKey(namespace.name, name))
+                assert cached is not None
+                await ours.remove(cached, informer, None)
+            assert [(each.key.name, each.finalizers) for each in informer.list()] == [
+                ("not-last", (FOREIGN,))
+            ]
+        watching.cancel()
+        await asyncio.wait([watching])
+    await widgets.patch("not-last", metadata={"finalizers": []})
 
 
 async def test_finalizer_is_not_put_on_an_object_that_began_to_go(
