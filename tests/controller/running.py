@@ -140,6 +140,12 @@ class Widgets:
         """Delete one."""
         await self.client.delete(WIDGET, name, self.namespace)
 
+    async def release(self) -> None:
+        """Take the finalizers off all, so that the namespace can go without their controller."""
+        for widget in await self.client.list(WIDGET, self.namespace):
+            if widget["metadata"].get("finalizers"):
+                await self.patch(widget["metadata"]["name"], metadata={"finalizers": []})
+
 
 async def widgets_in(cluster: TestCluster, namespace: str) -> Widgets:
     """Install the kinds and give access to the Widgets of a namespace."""

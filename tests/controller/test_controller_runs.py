@@ -357,6 +357,7 @@ async def test_requeue_table(cluster: TestCluster, namespace: TestNamespace, cas
             assert (SECONDS * 0.9 <= gap <= SECONDS * 1.6) if case.waits else (gap < SECONDS * 0.8)
         await asyncio.sleep(SECONDS * 1.3)
         assert len(runs) == 1 + case.again
+    await widgets.release()
 
 
 async def test_back_off_doubles_whatever_else_happens(

@@ -205,6 +205,7 @@ async def test_children_settle_and_no_write_follows_the_finalizer(
             await widgets.create(f"w{n}")
         await eventually(10, lambda: len(runs) == 20)
         assert await settled(lambda: len(runs)) == 20
+    await widgets.release()
 
 
 async def test_concurrent_changes_of_the_list_lose_nobody(

@@ -84,6 +84,7 @@ async def test_restart_over_settled_objects_writes_nothing(
         await eventually(5, lambda: len(writes_through(gate)) == 3)
     annotations = [(await widgets.get(f"w{n}"))["metadata"].get("annotations") for n in range(3)]
     assert annotations == [None] * 3
+    await widgets.release()
 
 
 async def test_standby_is_warm_and_does_nothing(
@@ -114,6 +115,7 @@ async def test_standby_is_warm_and_does_nothing(
         assert await settled(lambda: len(runs)) == 6
         assert gate.count(verb="list") + gate.count(verb="watch") == lists
     assert sorted(runs) == [f"w{n}" for n in range(6)]
+    await widgets.release()
 
 
 async def test_stop_before_leading_never_starts(
@@ -375,6 +377,7 @@ async def test_cut_watches_run_nothing_again(
         assert await settled(lambda: len(runs)) == 20
         await widgets.resize(77, "w3")
         await eventually(2, lambda: runs[20:] == ["w3"])
+    await widgets.release()
 
 
 async def test_failing_object_holds_up_no_other(
