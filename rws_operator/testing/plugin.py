@@ -36,8 +36,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     from rws_operator.testing.errors import ProgramsNotFound
     from rws_operator.testing.find import find_programs
 
-    capture = config.pluginmanager.getplugin("capturemanager")
-    assert capture is not None
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         try:
             find_programs()

@@ -216,7 +216,10 @@ async def test_cluster_scoped_owner(running: World) -> None:
     space = {"apiVersion": "v1", "kind": "Namespace", **space}
     with pytest.raises(ConfigurationError, match=r"metadata\.namespace"):
         await running.context().apply_owned(space, _config())
-    document = {**_config(), "metadata": {"name": "c", "namespace": running.namespace}}
+    document: dict[str, Any] = {
+        **_config(),
+        "metadata": {"name": "c", "namespace": running.namespace},
+    }
     child = await running.context().apply_owned(space, document)
     assert child["metadata"]["ownerReferences"][0]["kind"] == "Namespace"
 

@@ -46,8 +46,8 @@ async def test_each_call_works_from_a_thread(
 ) -> None:
     """A plain function reads, applies, deletes and records like an async one."""
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "owner"}}
-    owner = await cluster.client.create(document, namespace=namespace.name)
-    owner = {"apiVersion": "v1", "kind": "ConfigMap", **owner}
+    answer = await cluster.client.create(document, namespace=namespace.name)
+    owner: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", **answer}
     async with world(
         cluster.client, owned=[kinds.ConfigMap, kinds.Lease], namespace=namespace.name
     ) as made:

@@ -41,7 +41,9 @@ def _at(schema: KindSchema, *path: str) -> Schema:
     found = schema.root
     for name in path:
         found = schema.resolve(found)
-        found = found.items if name == "[]" else found.properties[name]  # type: ignore[assignment]
+        below = found.items if name == "[]" else found.properties[name]
+        assert below is not None
+        found = below
     return found
 
 

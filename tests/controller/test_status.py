@@ -328,9 +328,12 @@ async def test_status_that_is_no_json(running: World) -> None:
 async def test_built_in_status(cluster: TestCluster, namespace: TestNamespace) -> None:
     """A built-in kind leaves zero values out; that is no pruned field, and no hot loop."""
     async with world(cluster.client, main=[kinds.ResourceQuota], namespace=namespace.name) as made:
-        quota = {"metadata": {"name": "q", "namespace": namespace.name}, "spec": {"hard": {}}}
-        created = await cluster.client.create(quota, kind=kinds.ResourceQuota)
-        created = {"apiVersion": "v1", "kind": "ResourceQuota", **created}
+        quota: dict[str, Any] = {
+            "metadata": {"name": "q", "namespace": namespace.name},
+            "spec": {"hard": {}},
+        }
+        answer = await cluster.client.create(quota, kind=kinds.ResourceQuota)
+        created: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", **answer}
         await made.cached(kinds.ResourceQuota, created)
         answered = await made.context().patch_status(created, {"used": {"example.com/a": "0"}})
         assert answered["status"]["used"] == {"example.com/a": "0"}
