@@ -35,6 +35,7 @@ from rws_operator.resources import (
     Quantity,
     Rule,
     Scale,
+    group_and_plural,
     kind_of,
     kinds,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "Watch",
     "backoff",
     "current_namespace",
+    "group_and_plural",
     "identity",
     "kind_of",
     "kinds",

@@ -8,9 +8,9 @@ Nothing here speaks to an API server.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
-from rws_operator.controller.controller import Controller
+from rws_operator.controller.controller import Controller, ControllerOptions
 from rws_operator.election.timing import Timing
 from rws_operator.errors import ConfigurationError
 from rws_operator.lifecycle import Election, Lifecycle, Runnable
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rws_operator.client import Client
-    from rws_operator.controller.backoff import Backoff
-    from rws_operator.controller.triggers import Watch
-    from rws_operator.resources import Kind, KindLike, PolicyRule
+    from rws_operator.resources import Kind, PolicyRule
 
 _C = TypeVar("_C", bound=CustomResource)
 _R = TypeVar("_R", bound=Runnable)
@@ -85,41 +83,15 @@ class Operator:
 
     @overload
     def controller(
-        self,
-        kind: type[_C],
-        *,
-        name: str | None = ...,
-        owns: Sequence[KindLike] = ...,
-        watches: Sequence[Watch] = ...,
-        reads: Sequence[KindLike] = ...,
-        versions: Sequence[type[CustomResource]] = ...,
-        namespaces: Sequence[str] | None = ...,
-        label_selector: str | None = ...,
-        field_selector: str | None = ...,
-        workers: int = ...,
-        on_error: Backoff = ...,
-        reporter: str | None = ...,
+        self, kind: type[_C], **options: Unpack[ControllerOptions]
     ) -> Controller[_C]: ...
 
     @overload
     def controller(
-        self,
-        kind: Kind,
-        *,
-        name: str | None = ...,
-        owns: Sequence[KindLike] = ...,
-        watches: Sequence[Watch] = ...,
-        reads: Sequence[KindLike] = ...,
-        versions: Sequence[type[CustomResource]] = ...,
-        namespaces: Sequence[str] | None = ...,
-        label_selector: str | None = ...,
-        field_selector: str | None = ...,
-        workers: int = ...,
-        on_error: Backoff = ...,
-        reporter: str | None = ...,
+        self, kind: Kind, **options: Unpack[ControllerOptions]
     ) -> Controller[dict[str, Any]]: ...
 
-    def controller(self, kind: Any, **options: Any) -> Controller[Any]:
+    def controller(self, kind: Any, **options: Unpack[ControllerOptions]) -> Controller[Any]:
         """Add a controller of one kind; the arguments are those of `Controller`.
 
         Raises:

@@ -8,7 +8,7 @@ cluster in sight. `bind` gives it an Operator's environment and subscribes it to
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from rws_operator import metrics
 from rws_operator.controller.backoff import Backoff
@@ -44,6 +44,22 @@ _READ = ("get", "list", "watch")
 _OWN = (*_READ, "create", "patch", "delete")
 
 
+class ControllerOptions(TypedDict, total=False):
+    """The keywords of `Controller`, for type checkers; what they mean stands there."""
+
+    name: str | None
+    owns: Sequence[KindLike]
+    watches: Sequence[Watch]
+    reads: Sequence[KindLike]
+    versions: Sequence[type[CustomResource]]
+    namespaces: Sequence[str] | None
+    label_selector: str | None
+    field_selector: str | None
+    workers: int
+    on_error: Backoff
+    reporter: str | None
+
+
 class Controller(Generic[T]):
     """Keeps the objects of one kind as their spec says.
 
@@ -68,37 +84,11 @@ class Controller(Generic[T]):
 
     @overload
     def __init__(
-        self: Controller[dict[str, Any]],
-        kind: Kind,
-        *,
-        name: str | None = ...,
-        owns: Sequence[KindLike] = ...,
-        watches: Sequence[Watch] = ...,
-        reads: Sequence[KindLike] = ...,
-        versions: Sequence[type[CustomResource]] = ...,
-        namespaces: Sequence[str] | None = ...,
-        label_selector: str | None = ...,
-        field_selector: str | None = ...,
-        workers: int = ...,
-        on_error: Backoff = ...,
-        reporter: str | None = ...,
+        self: Controller[dict[str, Any]], kind: Kind, **options: Unpack[ControllerOptions]
     ) -> None: ...
     @overload
     def __init__(
-        self: Controller[R],
-        kind: type[R],
-        *,
-        name: str | None = ...,
-        owns: Sequence[KindLike] = ...,
-        watches: Sequence[Watch] = ...,
-        reads: Sequence[KindLike] = ...,
-        versions: Sequence[type[CustomResource]] = ...,
-        namespaces: Sequence[str] | None = ...,
-        label_selector: str | None = ...,
-        field_selector: str | None = ...,
-        workers: int = ...,
-        on_error: Backoff = ...,
-        reporter: str | None = ...,
+        self: Controller[R], kind: type[R], **options: Unpack[ControllerOptions]
     ) -> None: ...
     def __init__(
         self,

@@ -16,7 +16,7 @@ from rws_operator.resources.owners import add_owner, check_owner, owner_referenc
 from rws_operator.resources.policy_rule import PolicyRule
 from rws_operator.resources.quantity import Duration, IntOrString, Quantity
 from rws_operator.resources.rule import Rule
-from rws_operator.resources.wire import KindLike, kind_of, to_wire
+from rws_operator.resources.wire import KindLike, group_and_plural, kind_of, to_wire
 
 __all__ = [
     "Change",
@@ -41,6 +41,7 @@ __all__ = [
     "add_owner",
     "check_owner",
     "find_condition",
+    "group_and_plural",
     "kind_of",
     "kinds",
     "owner_reference",

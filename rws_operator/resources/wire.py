@@ -69,6 +69,18 @@ def kind_of(thing: KindLike | ObjectLike) -> Kind:
     )
 
 
+def group_and_plural(thing: KindLike | ObjectLike) -> tuple[str, str]:
+    """The API group and plural of a kind, as rules and webhook configurations name it.
+
+    Core kinds have the group ``""``, e.g. ``("", "configmaps")``.
+
+    Raises:
+        ConfigurationError: As `kind_of`.
+    """
+    kind = kind_of(thing)
+    return kind.group, kind.plural
+
+
 def to_wire(obj: ObjectLike) -> dict[str, Any]:
     """The object as JSON data, apiVersion and kind filled in where the class tells them.
 

@@ -14,6 +14,7 @@ from rws_operator.resources import (
     Kind,
     Model,
     ObjectMeta,
+    group_and_plural,
     kind_of,
     kinds,
     to_wire,
@@ -126,6 +127,12 @@ def test_the_other_forms() -> None:
 def test_kind_of(thing: Any, kind: Kind) -> None:
     """Each form says its kind."""
     assert kind_of(thing) == kind
+
+
+def test_group_and_plural() -> None:
+    """What a rule or a webhook configuration calls a kind; core has no group."""
+    assert group_and_plural(kinds.CronJob) == ("batch", "cronjobs")
+    assert group_and_plural(kinds.ConfigMap) == ("", "configmaps")
 
 
 @pytest.mark.parametrize(
