@@ -13,7 +13,9 @@ import contextlib
 import os
 import secrets
 import threading
+import time
 from collections.abc import Sequence
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,7 +25,10 @@ from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.folder import owned_folder
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.local import LocalControlPlane
-from rws_operator.testing.waiting import run_cancellable
+from rws_operator.testing.waiting import pause, run_cancellable
+
+_CONTROLLER_SECONDS = 10.0
+"""How long the controller manager may take to make what every namespace has."""
 
 
 class ControlPlane:
@@ -186,9 +191,12 @@ class ControlPlane:
         if self._folder is None:
             raise ControlPlaneError("the control plane is not started")
         admin = Access.read(self.kubeconfig)
+        account = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
+        if name == "default":
+            _wait_for(admin, account)
         answer = admin.request_json(
             "POST",
-            f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token",
+            f"{account}/token",
             {
                 "apiVersion": "authentication.k8s.io/v1",
                 "kind": "TokenRequest",
@@ -198,3 +206,10 @@ class ControlPlane:
         access = Access(admin.server, admin.ca_pem, token=answer["status"]["token"])
         path = self._folder / f"{name}-{secrets.token_hex(4)}.kubeconfig"
         return access.write(path, namespace)
+
+
+def _wait_for(admin: Access, path: str) -> None:
+    """Wait for an object that a controller makes soon, such as a namespace's ServiceAccount."""
+    give_up = time.monotonic() + _CONTROLLER_SECONDS
+    while admin.request("GET", path)[0] == HTTPStatus.NOT_FOUND and time.monotonic() < give_up:
+        pause(0.05)

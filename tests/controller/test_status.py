@@ -176,7 +176,8 @@ async def test_deletion_under_the_write_is_told(running: World) -> None:
         return any(d.writer is None and d.new and d.new.deleting for d in running.deltas)
 
     await eventually(5, told, every=0.02)
-    await running.change(KIND, probe, {"metadata": {"finalizers": None}})
+    free = {"metadata": {"finalizers": None}}
+    await running.admin.patch(KIND, "a", running.namespace, patch=free)
 
 
 async def test_object_made_again_is_not_written(running: World) -> None:
