@@ -194,11 +194,30 @@ class RetryAfter(OperatorError):
     Args:
         seconds: Delay in seconds, at least 10 ms.
         what: Why, for the log.
+
+    Raises:
+        ConfigurationError: ``seconds`` is no number.
     """
 
     def __init__(self, seconds: float, what: str = "asked to be run again later") -> None:
-        self.seconds = seconds
+        self.seconds = check_seconds(seconds, "RetryAfter")
         super().__init__(what)
+
+
+def check_seconds(seconds: Any, what: str) -> float:
+    """Return ``seconds`` if it is a number.
+
+    Raises:
+        ConfigurationError: It is something else, a timedelta for instance, or NaN.
+    """
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or seconds != seconds:
+        raise ConfigurationError(
+            f"{what}: {seconds!r} is no number of seconds",
+            remedy="pass an int or a float; a timedelta's is .total_seconds()",
+        )
+    number: float = seconds
+    return number
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {

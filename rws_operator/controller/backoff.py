@@ -11,6 +11,8 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from rws_operator.errors import check_seconds
+
 if TYPE_CHECKING:
     from rws_operator.resources.kind import ObjectKey
 
@@ -45,9 +47,15 @@ class Backoff:
     Args:
         first: Seconds after the first failure; doubled per further failure of the same object,
             ±10 %, then clamped to 10 ms … 300 s.
+
+    Raises:
+        ConfigurationError: ``first`` is no number.
     """
 
     first: float = 5.0
+
+    def __post_init__(self) -> None:
+        check_seconds(self.first, "Backoff: first")
 
     def delay(self, failures: int) -> float:
         """Seconds to wait after so many failures in a row, with jitter."""

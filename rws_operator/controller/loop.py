@@ -9,7 +9,8 @@ Rules:
 1. One run of an object at a time. A worker keeps its key locked until the run's task has ended,
    even if it is cut at its deadline and hangs: then the worker goes on without it, and the key
    stays locked until it ends.
-2. What follows from how a run ended stands in `_settle`, and nowhere else.
+2. What follows from how a run ended stands in `_follow_up`, and nowhere else. Where that itself
+   fails the object backs off; no run's end ends a worker.
 3. After a permanent error an object is left alone until it changes itself; its children's
    changes and the resync pass over it.
 4. `run` ends in bounded time, whatever a handler does.
@@ -236,8 +237,17 @@ class Loop:
         self.queue.done(run.key)
 
     def _settle(self, run: Run, outcome: Outcome) -> None:
-        """Draw the consequences of how a run ended."""
-        key, retry_in = run.key, None
+        """Do and tell what follows from how a run ended."""
+        try:
+            retry_in = self._follow_up(run, outcome)
+        except Exception as error:
+            outcome = Outcome(Verdict.FAILED, error=error)
+            retry_in = self._back_off(run, Backoff())
+        self._observer.ended(outcome, run.record, run.log, retry_in=retry_in)
+
+    def _follow_up(self, run: Run, outcome: Outcome) -> float | None:
+        """Set timers and counts, and return the seconds until another try of what failed."""
+        key = run.key
         match outcome.verdict:
             case Verdict.SUCCEEDED:
                 self._failures.clear(key)
@@ -249,14 +259,17 @@ class Loop:
                 if not run.changed:
                     self._left_alone.add(key)
             case Verdict.FAILED | Verdict.TIMED_OUT:
-                failures = self._failures.add(key, run.record.uid)
-                retry_in = self._on_error.delay(failures)
-                self.queue.back_off(key, retry_in)
+                return self._back_off(run, self._on_error)
             case Verdict.GONE:
                 self._forget(key)
             case Verdict.LOST:
                 pass  # this replica ends
-        self._observer.ended(outcome, run.record, run.log, retry_in=retry_in)
+        return None
+
+    def _back_off(self, run: Run, backoff: Backoff) -> float:
+        delay = backoff.delay(self._failures.add(run.key, run.record.uid))
+        self.queue.back_off(run.key, delay)
+        return delay
 
     def _forget(self, key: ObjectKey) -> None:
         self._failures.clear(key)
@@ -265,4 +278,8 @@ class Loop:
 
 
 def _outcome_of(task: asyncio.Task[Outcome]) -> Outcome:
-    return cancelled() if task.cancelled() else task.result()
+    if task.cancelled():
+        return cancelled()
+    # `Reconciler.run` raises nothing that is foreseen, but a handler may raise anything.
+    error = task.exception()
+    return task.result() if error is None else Outcome(Verdict.FAILED, error=error)

@@ -3,6 +3,8 @@
 The loop says what happened; nothing here decides anything. A failure is logged once, as one line
 with its causes; the traceback comes with it at debug level. A conflict (409) is what optimistic
 locking is for, so it is logged at info. No object's name is ever a metric's label.
+
+Invariant: what can't be told stops no run; it is logged, and the loop goes on.
 """
 
 from __future__ import annotations
@@ -78,6 +80,14 @@ class Observer:
             log: Adds the object to each line.
             retry_in: Seconds until it runs again, if it backs off.
         """
+        try:
+            self._tell(outcome, record, log, retry_in)
+        except Exception:
+            log.exception("the end of a run could not be told: verdict=%s", outcome.verdict.value)
+
+    def _tell(
+        self, outcome: Outcome, record: ObjectRecord, log: ContextLogger, retry_in: float | None
+    ) -> None:
         if outcome.verdict is Verdict.SUCCEEDED:
             result = "success" if outcome.seconds is None else "requeue_after"
             metrics.runtime_reconciles.labels(self._controller, result).inc()
@@ -108,7 +118,8 @@ class Observer:
         metrics.runtime_reconciles.labels(self._controller, _RESULTS[outcome.verdict]).inc()
         assert outcome.error is not None
         if outcome.verdict is Verdict.RETRY_AFTER:
-            log.info("asked to run again: seconds=%g reason=%s", outcome.seconds, outcome.error)
+            why = explain(outcome.error)
+            log.info("asked to run again: seconds=%g reason=%s", outcome.seconds, why)
             return
         self._count_error(outcome)
         # An unreadable object's error says it all; its cause is the library's own, and long.

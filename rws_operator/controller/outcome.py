@@ -121,8 +121,11 @@ def explain(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    notes = getattr(error, "__notes__", ())
-    return f"{_bare_text(error)} ({'; '.join(notes)})" if notes else _bare_text(error)
+    try:
+        text, notes = _bare_text(error), getattr(error, "__notes__", ())
+        return f"{text} ({'; '.join(notes)})" if notes else text
+    except Exception:  # an author's error may fail to tell what it is about
+        return f"{type(error).__name__}, whose text can't be read"
 
 
 def _bare_text(error: BaseException) -> str:

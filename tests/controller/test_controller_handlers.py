@@ -48,6 +48,20 @@ def raises(error: BaseException) -> Callable[[], None]:
     return fail
 
 
+class Mute(Exception):
+    """An error that can't tell what it is about."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Endless(RetryAfter):
+    """An author's subclass that leaves out what its parent needs."""
+
+    def __init__(self, what: str) -> None:
+        Exception.__init__(self, what)
+
+
 def cancels_itself() -> None:
     """Cancel the task this runs in."""
     task = asyncio.current_task()
@@ -64,6 +78,10 @@ def cancels_itself() -> None:
         pytest.param(raises(asyncio.CancelledError()), id="CancelledError"),
         pytest.param(raises(TimeoutError()), id="TimeoutError"),
         pytest.param(raises(RecursionError()), id="RecursionError"),
+        pytest.param(raises(GeneratorExit()), id="GeneratorExit"),
+        pytest.param(raises(Mute()), id="no text"),
+        pytest.param(raises(Endless("no seconds")), id="no seconds"),
+        pytest.param(lambda: RetryAfter("30"), id="no number"),  # type: ignore[arg-type]
         pytest.param(cancels_itself, id="cancels itself"),
     ],
 )

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any
+
 import pytest
 
 from rws_operator.controller.action import Action
+from rws_operator.controller.backoff import Backoff
 from rws_operator.controller.outcome import Outcome, Verdict, explain, judge
-from rws_operator.errors import LeadershipLost, NotFound, PermanentError, RetryAfter
+from rws_operator.errors import (
+    ConfigurationError,
+    LeadershipLost,
+    NotFound,
+    PermanentError,
+    RetryAfter,
+)
 
 
 def caused(error: Exception, cause: Exception) -> Exception:
@@ -67,6 +77,34 @@ def test_explain_survives_loops_and_empty_errors() -> None:
     one, two = ValueError(), KeyError("k")
     one.__cause__, two.__cause__ = two, one
     assert explain(one) == "ValueError: KeyError: 'k'"
+
+
+@pytest.mark.parametrize("notes", [False, True])
+def test_explain_survives_errors_that_can_not_be_told(notes: bool) -> None:
+    """One whose text raises, or whose notes are none, is named by its type."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            if notes:
+                return "mute"
+            raise RuntimeError("no text")
+
+    error = Mute()
+    if notes:
+        error.__notes__ = [1]  # type: ignore[list-item]
+    text = explain(caused(ValueError("told"), error))
+    assert text == "ValueError: told: Mute, whose text can't be read"
+
+
+@pytest.mark.parametrize("seconds", [timedelta(minutes=5), "30", None, True, float("nan")])
+@pytest.mark.parametrize("make", [RetryAfter, Action.requeue, Action, Backoff])
+def test_delays_that_are_no_number_are_refused(make: Any, seconds: Any) -> None:
+    """Refused in the author's own line, with the remedy, before it reaches a timer."""
+    if make is Action and seconds is None:
+        assert Action(None) == Action.await_change()
+        return
+    with pytest.raises(ConfigurationError, match="is no number of seconds: pass an int or a float"):
+        make(seconds)
 
 
 def test_explain_groups_and_steps() -> None:
