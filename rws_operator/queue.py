@@ -8,11 +8,13 @@ A key is in one of four states, and these are all the transitions:
     idle     add                → ready
              requeue_after, back_off → waiting
     ready    add, its timer     → ready (in the NORMAL lane, if that is what was added)
+             discard            → idle
              requeue_after, back_off → ready: it runs now, and a run replaces the timer
              get                → running, without a timer
     waiting  its timer fires    → ready
              add                → ready (an event runs earlier than a requeue)
              soft add           → waiting, noted, where the timer is a back-off
+             discard            → idle
     running  add                → running, noted
              requeue_after      → running, with a timer that starts now
              back_off           → the same, and the timer holds back soft adds
@@ -23,7 +25,7 @@ A key is in one of four states, and these are all the transitions:
 
 Rules that follow:
 1. A key is never given to two workers; an add during its run causes exactly one more run.
-2. No add is lost: it leads to a run that starts after it.
+2. No add is lost: it leads to a run that starts after it, unless the key is discarded.
 3. An urgent add ends a back-off, a soft one waits for its end.
 4. Lanes: within a lane first come, first served. NORMAL goes before LOW; once the oldest LOW key
    has waited for `AGE_SECONDS` the lanes take turns, so neither starves and a fresh NORMAL key
@@ -162,14 +164,16 @@ class Queue(Generic[K]):
         self._retries.inc()
         self._set_timer(key, seconds, holds=True)
 
-    def forget(self, key: K) -> None:
-        """Drop the key's timer; what was added and waits for a back-off runs now."""
+    def discard(self, key: K) -> None:
+        """Drop the key and its timer; one that runs keeps its lock and what was added since."""
         entry = self._entries.get(key)
         if entry is None:
             return
         entry.drop_timer()
-        if entry.state is _State.WAITING:
-            self._settle(key, entry)
+        if entry.state is _State.READY:
+            del self._lanes[entry.lane][key]
+        if entry.state is not _State.RUNNING:
+            del self._entries[key]
 
     async def get(self) -> K:
         """Wait for the next key and lock it until `done`.

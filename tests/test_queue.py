@@ -152,17 +152,35 @@ async def test_urgent_add_ends_back_off(during_run: bool) -> None:
     assert await ready(queue, 1000) is None
 
 
-async def test_forget_drops_the_timer_but_no_add() -> None:
-    """Forgetting ends timers; an add that waited for a back-off is run."""
+async def test_discard_leaves_nothing_of_a_key_that_does_not_run() -> None:
+    """Neither a ready key nor a timer nor an add that waits for a back-off is left."""
     queue = Queue[str]("t")
-    queue.requeue_after("a", 5)
-    queue.forget("a")
-    queue.forget("never heard of")
-    assert await ready(queue, 10) is None
-    queue.back_off("b", 60)
-    queue.add("b")
-    queue.forget("b")
-    assert await ready(queue) == "b"
+    queue.discard("never heard of")
+    queue.add("ready")
+    queue.add("low", Lane.LOW)
+    queue.requeue_after("timer", 5)
+    queue.back_off("held", 60)
+    queue.add("held")
+    for key in ("ready", "low", "timer", "held"):
+        queue.discard(key)
+    assert len(queue) == 0
+    assert queue._entries == {}
+    assert await ready(queue, 100) is None
+
+
+async def test_discard_during_a_run_keeps_what_was_added_since() -> None:
+    """The lock stays, the timer goes, and an add still leads to a run."""
+    queue = Queue[str]("t")
+    queue.add("a")
+    await queue.get()
+    queue.add("a")
+    queue.back_off("a", 60)
+    queue.discard("a")
+    assert await ready(queue) is None
+    queue.done("a")
+    assert await ready(queue) == "a"
+    queue.done("a")
+    assert await ready(queue, 100) is None
 
 
 async def test_close_frees_all_getters() -> None:
@@ -330,13 +348,13 @@ class QueueModel(RuleBasedStateMachine):
         self.pass_time(0.0007)  # timers of one instant fire in any order
 
     @rule(key=keys)
-    def forget(self, key: str) -> None:
-        """A key is forgotten."""
-        self.on_loop(lambda: self.queue.forget(key))
+    def discard(self, key: str) -> None:
+        """A key is discarded."""
+        self.on_loop(lambda: self.queue.discard(key))
         known = self.known[key]
         known.due, known.holds = None, False
-        if known.noted is not None and not known.running and known.ready_since is None:
-            self.make_ready(key, known.noted)
+        if not known.running:
+            self.known[key] = Known()
 
     @rule(seconds=st.sampled_from([0.4, 0.9, 2.1]))
     def wait(self, seconds: float) -> None:

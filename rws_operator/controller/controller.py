@@ -261,7 +261,7 @@ class Controller(Generic[T]):
                 informer.subscribe(child_changed)
         self._mappings = []
         for watch in self.watches:
-            mapping = MappedTrigger(watch, self.kind, self.name, loop.queue.add)
+            mapping = MappedTrigger(watch, self.kind, self.name, loop.add)
             self._mappings.append(mapping)
             declared = watched.declare(
                 kind_of(watch.kind),

@@ -13,7 +13,9 @@ Rules:
    fails the object backs off; no run's end ends a worker.
 3. After a permanent error an object is left alone until it changes itself; its children's
    changes and the resync pass over it.
-4. `run` ends in bounded time, whatever a handler does.
+4. `run` ends in bounded time, whatever a handler does; `left_behind` says what it left at work.
+5. The queue holds keys of cached objects only: an object's end takes its key out, and a key that
+   another object's change names is left out if nothing is cached under it. Its coming adds it.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from rws_operator.controller.observer import Observer
     from rws_operator.controller.watched import WatchedInformers
     from rws_operator.resources import Kind, ObjectKey
+    from rws_operator.resources.record import ObjectRecord
 
 RESYNC_SECONDS = 36_000.0
 RESYNC_SPREAD = 0.1
@@ -96,6 +99,9 @@ class Loop:
         self._left_alone.discard(key)
         if (run := self._running.get(key)) is not None:
             run.changed = True
+        elif delta.new is None:
+            self._forget(key)
+            return
         self.queue.add(key, lane_of(delta), urgent=is_urgent(delta))
 
     def child_changed(self, kind: Kind) -> Callable[[Delta], None]:
@@ -104,9 +110,14 @@ class Loop:
         def child_changed(delta: Delta) -> None:
             for key in owners_of(delta, kind):
                 if delta.writer != Writer(self._name, key):
-                    self.queue.add(key, lane_of(delta))
+                    self.add(key, lane_of(delta))
 
         return child_changed
+
+    def add(self, key: ObjectKey, lane: Lane) -> None:
+        """Queue a key that a change of another object names."""
+        if self._cached(key) is not None:
+            self.queue.add(key, lane)
 
     # The life of the loop.
 
@@ -178,12 +189,11 @@ class Loop:
 
     def _run_of(self, key: ObjectKey) -> Run | None:
         """The run that a key now needs, None if there is nothing to do."""
-        for informer in self._main:
-            if (record := informer.get(key)) is not None:
-                break
-        else:
+        cached = self._cached(key)
+        if cached is None:
             self._forget(key)
             return None
+        informer, record = cached
         if key in self._left_alone or not self._reconciler.concerns(record):
             return None
         return Run(
@@ -198,6 +208,13 @@ class Loop:
                 reconcile_id=f"{random.getrandbits(32):08x}",
             ),
         )
+
+    def _cached(self, key: ObjectKey) -> tuple[Informer, ObjectRecord] | None:
+        """The object of a key, and the informer that holds it."""
+        for informer in self._main:
+            if (record := informer.get(key)) is not None:
+                return informer, record
+        return None
 
     async def _carry_out(self, run: Run) -> None:
         """Run a task for the run, and see to it that the worker gets free in bounded time."""
@@ -274,7 +291,7 @@ class Loop:
     def _forget(self, key: ObjectKey) -> None:
         self._failures.clear(key)
         self._left_alone.discard(key)
-        self.queue.forget(key)
+        self.queue.discard(key)
 
 
 def _outcome_of(task: asyncio.Task[Outcome]) -> Outcome:

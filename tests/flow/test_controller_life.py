@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rws_operator.client import client as connect
-from rws_operator.controller import Action, Backoff, BlockingContext, Context, Controller
+from rws_operator.controller import Action, Backoff, BlockingContext, Context, Controller, Watch
 from rws_operator.errors import ApiError, NotFound
 from rws_operator.resources import kinds
 from rws_operator.testing import eventually
@@ -116,6 +116,52 @@ async def test_standby_is_warm_and_does_nothing(
         assert gate.count(verb="list") + gate.count(verb="watch") == lists
     assert sorted(runs) == [f"w{n}" for n in range(6)]
     await widgets.release()
+
+
+async def test_standby_keeps_no_key_of_what_is_not_there(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """Invariant 12: objects that come and go, and ones that never were, leave nothing queued."""
+    widgets = await widgets_in(cluster, namespace.name)
+    controller = widgets_controller(
+        namespace.name,
+        owns=[kinds.Secret],
+        watches=[Watch(kinds.ConfigMap, to=lambda it: ["w", it["metadata"]["name"]])],
+    )
+    runs: list[str] = []
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        runs.append(widget.metadata.name or "")
+
+    reference = {"apiVersion": WIDGET.api_version, "kind": "Widget", "name": "never", "uid": "u"}
+    orphan = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "orphan", "ownerReferences": [reference]},
+    }
+    seen = asyncio.Event()
+    leading = asyncio.Event()
+    await widgets.create("w")
+    async with running(cluster.client, controller, leading=leading) as lent:
+        await eventually(10, lambda: lent.informers.unsynced() == [])
+        for informer in lent.informers._informers.values():
+            informer.subscribe(lambda delta: seen.set() if "last" in str(delta) else None)
+        path = kinds.Secret.path(namespace.name)
+        await cluster.client.request("POST", path, body=orphan)
+        path = kinds.ConfigMap.path(namespace.name)
+        await cluster.client.request("POST", path, body=config_map("no-such-widget"))
+        for n in range(20):
+            await widgets.create(f"short-lived-{n}")
+            await widgets.delete(f"short-lived-{n}")
+        await cluster.client.request("POST", path, body=config_map("last"))
+        await asyncio.wait_for(seen.wait(), 10)
+        assert sample("rws_cache_objects", kind=WIDGET.resource) == 1
+        assert controller._loop is not None
+        assert list(controller._loop.queue._entries) == [(namespace.name, "w")]
+        leading.set()
+        await eventually(5, lambda: runs == ["w"])
+        assert await settled(lambda: len(runs)) == 1
 
 
 async def test_stop_before_leading_never_starts(
