@@ -8,7 +8,8 @@ Every part is required: when one ends that must not, all end, and `run` raises i
 Lease ends the controllers at once, without a drain; the fence refuses their writes already.
 
 Invariants: no controller works before it may (`Environment.leading`); the Lease is released only
-after the last controller has ended; nothing started here outlives `run`.
+after the last controller has ended and left no handler at work, else it expires; nothing started
+here outlives `run` but such handlers.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rws_operator.cache.informers import Informers
 from rws_operator.client import Client, identity, load_config
+from rws_operator.controller.controller import Controller
 from rws_operator.controller.environment import Environment
 from rws_operator.controller.events import Recorder
 from rws_operator.controller.openapi import Schemas
@@ -71,8 +73,9 @@ class Runnable(Protocol):
     async def run(self) -> None:
         """Wait for ``environment.leading``, then work until ``environment.stopping`` is set.
 
-        It must return then, within ``environment.drain_seconds``. Returning earlier, or raising,
-        ends the Operator. A cancellation means that the work must stop at once.
+        It must return then, within ``environment.drain_seconds``, and leave nothing at work: the
+        next replica begins. Returning earlier, or raising, ends the Operator. A cancellation
+        means that the work must stop at once.
         """
 
 
@@ -246,9 +249,19 @@ class Lifecycle:
         """Give the Lease back, unless something that was cut is still at work."""
         if self._elector is None or self._is_lost():
             return
-        if all(task.done() for task in self._controllers):
-            self._releasing = True
-            await self._elector.release()
+        if busy := self._at_work():
+            log.warning("the Lease is not released: something hangs", extra={"in": busy})
+            return
+        self._releasing = True
+        await self._elector.release()
+
+    def _at_work(self) -> list[str]:
+        """Which parts have not ended, or left a handler at work."""
+        return [
+            each.name
+            for each, task in zip(self._runnables, self._controllers, strict=True)
+            if not task.done() or (isinstance(each, Controller) and each.left_behind)
+        ]
 
     def _make_elector(self, client: Client) -> LeaderElector | None:
         if self._election is None:

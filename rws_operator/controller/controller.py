@@ -254,6 +254,11 @@ class Controller(Generic[T]):
             for mapping in self._mappings:
                 mapping.close()
 
+    @property
+    def left_behind(self) -> int:
+        """How many runs are still at work after `run` has ended: handlers that hang."""
+        return self._loop.left_behind if self._loop is not None else 0
+
     def _subscribe(self, loop: Loop, watched: WatchedInformers) -> None:
         child_changed = loop.child_changed(self.kind)
         for owned in self.owns:

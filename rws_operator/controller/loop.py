@@ -136,6 +136,11 @@ class Loop:
             self.queue.close()
             await self._cut()
 
+    @property
+    def left_behind(self) -> int:
+        """How many runs are still at work; more than 0 after `run` only if handlers hang."""
+        return sum(not task.done() for task in self._tasks)
+
     async def _may_start(self) -> None:
         await self._environment.informers.wait_synced(self._watched)
         await self._environment.leading.wait()
@@ -155,11 +160,16 @@ class Loop:
                 worker.cancel()
 
     async def _cut(self) -> None:
-        """Cancel what still runs; what does not end then is left behind."""
+        """Cancel what still runs; what does not end then is left behind.
+
+        A run that was cut at its deadline and hangs is not cancelled again: a second time its
+        task would end, and not the thread it waits for.
+        """
         if not self._tasks:
             return
-        for task in self._tasks:
-            task.cancel()
+        for task, run in self._tasks.items():
+            if not run.cut:
+                task.cancel()
         await asyncio.wait(self._tasks, timeout=CUT_SECONDS)
         for task, run in self._tasks.items():
             if not task.done():
@@ -229,6 +239,7 @@ class Loop:
             done, _ = await asyncio.wait((task,), timeout=self._environment.deadline_seconds)
             outcome = None if done else timed_out(self._environment.deadline_seconds)
             if not done:
+                run.cut = True
                 task.cancel()
                 done, _ = await asyncio.wait((task,), timeout=self._environment.grace_seconds)
         finally:

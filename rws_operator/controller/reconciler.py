@@ -55,6 +55,7 @@ class Run:
         deadline: Loop time at which the run is cut.
         log: Adds controller and object to each line.
         changed: Set when the object changes during the run, other than by the run itself.
+        cut: Set when the run is cancelled at its deadline.
     """
 
     key: ObjectKey
@@ -64,6 +65,7 @@ class Run:
     deadline: float
     log: ContextLogger
     changed: bool = False
+    cut: bool = False
 
 
 class Reconciler:
