@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rws_operator.operator")
 
-DRAIN_SECONDS = 30.0
-"""How long running reconciles may go on after a stop was asked for."""
-
 CUT_SECONDS = 5.0
 """How long reconciles that were cancelled may take to end."""
 
@@ -101,14 +98,21 @@ class Lifecycle:
         name: The Operator's name.
         runnables: Its controllers.
         election: None to work without one.
+        drain_seconds: How long running reconciles may go on after a stop was asked for.
     """
 
     def __init__(
-        self, name: str, runnables: Sequence[Runnable], *, election: Election | None
+        self,
+        name: str,
+        runnables: Sequence[Runnable],
+        *,
+        election: Election | None,
+        drain_seconds: float,
     ) -> None:
         self._name = name
         self._runnables = runnables
         self._election = election
+        self._drain_seconds = drain_seconds
         self._elector: LeaderElector | None = None
         self._server: Server | None = None
         self._leading = asyncio.Event()
@@ -239,7 +243,7 @@ class Lifecycle:
         if self._elector is not None:
             self._elector.stop()
         if self._controllers:
-            await asyncio.wait(self._controllers, timeout=DRAIN_SECONDS + CUT_SECONDS)
+            await asyncio.wait(self._controllers, timeout=self._drain_seconds + CUT_SECONDS)
 
     async def _cut(self) -> None:
         """Cancel the controllers that are still at work, and wait a bounded time for them."""
@@ -286,18 +290,17 @@ class Lifecycle:
             self._leading.set()
 
     def _environment(self, client: Client, informers: Informers, recorder: Recorder) -> Environment:
-        fence = self._elector.fence if self._elector else None
+        elector = self._elector
         return Environment(
             operator=self._name,
             identity=identity(),
-            client=client.fenced(fence) if fence else client,
+            client=client.fenced(elector.fence) if elector else client,
             informers=informers,
             recorder=recorder,
             schemas=Schemas(client),
-            fence=fence,
             leading=self._leading,
             stopping=self._stopping,
-            drain_seconds=DRAIN_SECONDS,
+            drain_seconds=self._drain_seconds,
         )
 
 

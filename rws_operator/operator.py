@@ -8,11 +8,12 @@ Nothing here speaks to an API server.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from rws_operator.controller.controller import Controller, ControllerOptions
 from rws_operator.election.timing import Timing
-from rws_operator.errors import ConfigurationError
+from rws_operator.errors import ConfigurationError, check_seconds
 from rws_operator.lifecycle import Election, Lifecycle, Runnable
 from rws_operator.manifests import crd, installation, merge_rules
 from rws_operator.manifests.names import check_label, check_qualified, check_subdomain, object_name
@@ -39,13 +40,23 @@ class Operator:
             new name would not own what the old one wrote.
         client: The API server to use; the caller closes it. By default `run` makes one: the
             pod's own server and ServiceAccount, else KUBECONFIG, else ``~/.kube/config``.
+        drain_seconds: How long running reconciles may go on once a stop was asked for; then they
+            are cancelled. The Deployment's grace period follows from it.
 
     Raises:
-        ConfigurationError: The name is no qualified name.
+        ConfigurationError: The name is no qualified name, or the drain no finite time.
     """
 
-    def __init__(self, name: str, *, client: Client | None = None) -> None:
+    def __init__(
+        self, name: str, *, client: Client | None = None, drain_seconds: float = 30.0
+    ) -> None:
         self.name = check_qualified(name, "operator name")
+        self.drain_seconds = check_seconds(drain_seconds, f"operator {name}: drain_seconds")
+        if not 0 <= drain_seconds < math.inf:
+            raise ConfigurationError(
+                f"operator {name}: drain_seconds={drain_seconds}",
+                remedy="use a finite number of seconds from 0",
+            )
         self._object_name = object_name(name)
         self._client = client
         self._election: Election | None = None
@@ -164,6 +175,7 @@ class Operator:
             lease_namespace=election.namespace if election else None,
             image=self.default_image if image is None else image,
             replicas=replicas,
+            drain_seconds=self.drain_seconds,
         )
 
     @property
@@ -194,7 +206,10 @@ class Operator:
                 remedy="add one: operator.controller(Kind)",
             )
         self._lifecycle = Lifecycle(
-            self.name, list(self._runnables.values()), election=self._election
+            self.name,
+            list(self._runnables.values()),
+            election=self._election,
+            drain_seconds=self.drain_seconds,
         )
         await self._lifecycle.run(self._client, http_port=http_port, kubeconfig=kubeconfig)
 

@@ -25,8 +25,8 @@ LOST_SECONDS = 0.7
 EXIT_SECONDS = 2.0
 """How long a process whose work is over may take to end by itself."""
 
-STOP_SECONDS = 42.0
-"""How long a clean stop may take: the drain and what follows, less than a pod's grace period."""
+AFTER_DRAIN_SECONDS = 12.0
+"""How long a clean stop may take after the drain: less than a pod's grace period leaves."""
 
 _WATCH_SECONDS = 0.1
 _TELL_SECONDS = 0.2
@@ -34,6 +34,8 @@ _TELL_SECONDS = 0.2
 
 class Runner(Protocol):
     """What a process needs of an Operator."""
+
+    drain_seconds: float
 
     async def run(self, *, http_port: int | None, kubeconfig: str | None) -> None:
         """Run it."""
@@ -71,7 +73,7 @@ async def _serve(program: Runner, *, http_port: int, kubeconfig: str | None, deb
         logging.getLogger("rws_operator").info("stopping", extra={"signal": number.name})
         if len(received) == 1:
             program.stop()
-            _end_soon(1, STOP_SECONDS)
+            _end_soon(1, program.drain_seconds + AFTER_DRAIN_SECONDS)
         else:
             task.cancel()
             _end_soon(1, EXIT_SECONDS)

@@ -23,6 +23,7 @@ class Program:
 
     name = "app"
     default_image = "app:latest"
+    drain_seconds = 30.0
 
     def __init__(self, error: Exception | None = None) -> None:
         self.asked: dict[str, Any] = {}
@@ -108,10 +109,12 @@ PROGRAM = """
 import asyncio, sys, threading, time
 from rws_operator.cli import main
 from rws_operator.errors import ConfigurationError, LeadershipLost
+from rws_operator.process import AFTER_DRAIN_SECONDS
 
 class Program:
     name = "app"
     default_image = "app:latest"
+    drain_seconds = 30.0
     lost = False
     def __init__(self):
         self.stopped = asyncio.Event()
@@ -184,6 +187,21 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
     code, _, took = process.end()
     assert code == 1
     assert took < 4
+
+
+def test_a_stop_is_bounded_by_the_drain() -> None:
+    """What hangs longer than the drain and what follows it is ended, with 1."""
+    process = Process("""
+        self.drain_seconds = 0.3 - AFTER_DRAIN_SECONDS
+        print("ready", flush=True)
+        await asyncio.sleep(60)
+    """)
+    assert process.popen.stdout is not None
+    assert process.popen.stdout.readline() == "ready\n"
+    process.signal(signal.SIGTERM)
+    code, _, took = process.end()
+    assert code == 1
+    assert 0.3 <= took < 3
 
 
 def test_errors_of_several_parts_are_a_line_each() -> None:

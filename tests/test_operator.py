@@ -71,6 +71,21 @@ def test_another_name_is_refused(name: str) -> None:
         Operator(name)
 
 
+@pytest.mark.parametrize("seconds", [-1, float("inf"), float("nan"), "30"])
+def test_a_drain_that_is_no_time_is_refused(seconds: Any) -> None:
+    """The error names operator and argument."""
+    with pytest.raises(ConfigurationError, match="operator app: drain_seconds"):
+        Operator("app", drain_seconds=seconds)
+
+
+def test_the_pods_grace_period_follows_the_drain() -> None:
+    """Who lets reconciles run longer has pods that live longer."""
+    operator = Operator("app", drain_seconds=299.5)
+    operator.controller(Thing)
+    deployment = next(each for each in operator.manifests() if each["kind"] == "Deployment")
+    assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == 315
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -56,6 +56,7 @@ class ControllerOptions(TypedDict, total=False):
     label_selector: str | None
     field_selector: str | None
     workers: int
+    deadline_seconds: float
     on_error: Backoff
     reporter: str | None
 
@@ -75,6 +76,8 @@ class Controller(Generic[T]):
             selection counts as deleted.
         field_selector: Restricts the objects it serves, e.g. ``metadata.name=x``.
         workers: How many objects it runs at once.
+        deadline_seconds: How long one run may take; then it is cancelled and backs off. A plain
+            function's thread can't be cancelled: its object stays locked until it ends.
         on_error: How long to wait after a failure.
         reporter: Its event reporter, default the operator's name.
 
@@ -103,6 +106,7 @@ class Controller(Generic[T]):
         label_selector: str | None = None,
         field_selector: str | None = None,
         workers: int = 8,
+        deadline_seconds: float = 120.0,
         on_error: Backoff = _BACKOFF,
         reporter: str | None = None,
     ) -> None:
@@ -117,6 +121,7 @@ class Controller(Generic[T]):
         self.label_selector = label_selector
         self.field_selector = field_selector
         self.workers = workers
+        self.deadline_seconds = deadline_seconds
         self.on_error = on_error
         self.reporter = reporter
         self.finalizer_name: str | None = None
@@ -228,6 +233,7 @@ class Controller(Generic[T]):
             reconciler=self._reconciler(self._reconcile, environment, watched),
             observer=Observer(self.name, self.kind, environment.recorder, self.reporter),
             workers=self.workers,
+            deadline_seconds=self.deadline_seconds,
             on_error=self.on_error,
         )
         for informer in main:

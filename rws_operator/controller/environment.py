@@ -15,7 +15,7 @@ from rws_operator.controller.threads import HandlerThreads
 
 if TYPE_CHECKING:
     from rws_operator.cache.informers import Informers
-    from rws_operator.client import Client, Fence
+    from rws_operator.client import Client
     from rws_operator.controller.events import Recorder
     from rws_operator.controller.openapi import Schemas
 
@@ -39,9 +39,8 @@ class Environment:
 
     Args:
         operator: The operator's name: field manager and event reporter.
-        identity: This replica: the events' reporting instance.
+        identity: This replica, for what a Runnable reports under its name.
         client: Fenced where there is an election.
-        fence: The election's fence, None without one.
         informers: All informers of the operator.
         recorder: Publishes events.
         schemas: The API server's OpenAPI schemas, for the no-op proof of an apply.
@@ -51,7 +50,6 @@ class Environment:
             (Cancelling `run` instead cuts the work at once: the Lease is lost.)
         threads: Runs plain handlers.
         drain_seconds: How long what runs may go on once stopping; then it is cancelled.
-        deadline_seconds: How long one reconcile may take; then it is cancelled and backs off.
         grace_seconds: How long a cancelled reconcile may take to end before it is called stuck.
     """
 
@@ -62,10 +60,8 @@ class Environment:
     recorder: Recorder
     schemas: Schemas
     proofs: Proofs = field(default_factory=Proofs)
-    fence: Fence | None = None
     leading: Leading = field(default_factory=_set_event)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     threads: HandlerThreads = field(default_factory=HandlerThreads)
     drain_seconds: float = 30.0
-    deadline_seconds: float = 120.0
     grace_seconds: float = 5.0

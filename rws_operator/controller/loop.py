@@ -59,6 +59,7 @@ class Loop:
         reconciler: Runs an object.
         observer: Is told of each run.
         workers: How many runs at once.
+        deadline_seconds: How long one run may take.
         on_error: How long to wait after a failure.
     """
 
@@ -72,6 +73,7 @@ class Loop:
         reconciler: Reconciler,
         observer: Observer,
         workers: int,
+        deadline_seconds: float,
         on_error: Backoff,
     ) -> None:
         self.queue: Queue[ObjectKey] = Queue(name)
@@ -82,6 +84,7 @@ class Loop:
         self._reconciler = reconciler
         self._observer = observer
         self._workers = workers
+        self._deadline_seconds = deadline_seconds
         self._on_error = on_error
         self._log = logger("controller", controller=name)
         self._failures = Failures()
@@ -211,7 +214,7 @@ class Loop:
             record=record,
             informer=informer,
             attempt=self._failures.of(key, record.uid),
-            deadline=asyncio.get_running_loop().time() + self._environment.deadline_seconds,
+            deadline=asyncio.get_running_loop().time() + self._deadline_seconds,
             log=self._log.bind(
                 namespace=key.namespace,
                 name=key.name,
@@ -236,8 +239,8 @@ class Loop:
         self._tasks[task] = run
         task.add_done_callback(self._tasks.pop)
         try:
-            done, _ = await asyncio.wait((task,), timeout=self._environment.deadline_seconds)
-            outcome = None if done else timed_out(self._environment.deadline_seconds)
+            done, _ = await asyncio.wait((task,), timeout=self._deadline_seconds)
+            outcome = None if done else timed_out(self._deadline_seconds)
             if not done:
                 run.cut = True
                 task.cancel()

@@ -30,6 +30,7 @@ def installation(
     lease_namespace: str | None = None,
     image: str,
     replicas: int = 2,
+    drain_seconds: float = 30.0,
 ) -> list[dict[str, Any]]:
     """All documents that install one operator.
 
@@ -42,6 +43,7 @@ def installation(
         lease_namespace: Namespace of the Lease, by default ``namespace``.
         image: Container image.
         replicas: Number of pods.
+        drain_seconds: How long running reconciles may go on at a stop.
 
     Raises:
         ConfigurationError: A name, the image or the number of replicas can't be used.
@@ -55,6 +57,8 @@ def installation(
         *crds,
         *rbac.documents(),
         workload.service(name, namespace),
-        workload.deployment(name, namespace, image=image, replicas=replicas),
+        workload.deployment(
+            name, namespace, image=image, replicas=replicas, drain_seconds=drain_seconds
+        ),
         workload.pod_disruption_budget(name, namespace),
     ]

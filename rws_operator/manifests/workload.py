@@ -7,6 +7,7 @@ so that a warm standby is always there. The pods pass the ``restricted`` Pod Sec
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from rws_operator.errors import ConfigurationError
@@ -15,8 +16,8 @@ from rws_operator.manifests.names import labels, selector
 HTTP_PORT = 8080
 """Default port of metrics and probes."""
 
-GRACE_PERIOD_SECONDS = 45
-"""Time a pod has to stop: 30 s of drain, the Lease's release, the events' flush, and reserve."""
+AFTER_DRAIN_SECONDS = 15
+"""Time a pod has after the drain: for the Lease's release, the events' flush, and reserve."""
 
 _NON_ROOT = 65532
 
@@ -30,7 +31,9 @@ def namespace(name: str, app: str) -> dict[str, Any]:
     }
 
 
-def deployment(name: str, namespace: str, *, image: str, replicas: int = 2) -> dict[str, Any]:
+def deployment(
+    name: str, namespace: str, *, image: str, replicas: int = 2, drain_seconds: float = 30.0
+) -> dict[str, Any]:
     """The Deployment of an operator: replicas elect a leader, the others stand by, warm.
 
     The image's own entry point starts it (``python -m app serve``), settings come from the
@@ -41,6 +44,7 @@ def deployment(name: str, namespace: str, *, image: str, replicas: int = 2) -> d
         namespace: Namespace of all of them.
         image: Container image.
         replicas: How many pods; 1 leaves a gap at each rollout and node drain.
+        drain_seconds: How long running reconciles may go on at a stop.
 
     Raises:
         ConfigurationError: The image is no image name, or there are fewer than 0 replicas.
@@ -64,16 +68,16 @@ def deployment(name: str, namespace: str, *, image: str, replicas: int = 2) -> d
             },
             "template": {
                 "metadata": {"labels": labels(name)},
-                "spec": _pod(name, image),
+                "spec": _pod(name, image, drain_seconds),
             },
         },
     }
 
 
-def _pod(name: str, image: str) -> dict[str, Any]:
+def _pod(name: str, image: str, drain_seconds: float) -> dict[str, Any]:
     return {
         "serviceAccountName": name,
-        "terminationGracePeriodSeconds": GRACE_PERIOD_SECONDS,
+        "terminationGracePeriodSeconds": math.ceil(drain_seconds) + AFTER_DRAIN_SECONDS,
         "enableServiceLinks": False,
         "securityContext": {
             "runAsNonRoot": True,

@@ -173,7 +173,9 @@ async def test_deadline_cuts_a_slow_run_and_backs_off(
 ) -> None:
     """A run past its deadline is cancelled, counted as a timeout, told by an event and retried."""
     widgets = await widgets_in(cluster, namespace.name)
-    controller = widgets_controller(namespace.name, workers=1, on_error=Backoff(first=0.2))
+    controller = widgets_controller(
+        namespace.name, workers=1, on_error=Backoff(first=0.2), deadline_seconds=0.5
+    )
     runs: list[str] = []
     cut = asyncio.Event()
 
@@ -187,7 +189,7 @@ async def test_deadline_cuts_a_slow_run_and_backs_off(
                 cut.set()
 
     await widgets.create()
-    async with running(cluster.client, controller, deadline_seconds=0.5):
+    async with running(cluster.client, controller):
         await eventually(10, lambda: len(runs) == 2)
         assert cut.is_set()
 
@@ -214,7 +216,9 @@ async def test_handler_that_swallows_cancellation(
 ) -> None:
     """Invariant 10: it keeps its key and frees its slot, and is named by metric and warning."""
     widgets = await widgets_in(cluster, namespace.name)
-    controller = widgets_controller(namespace.name, workers=1, on_error=Backoff(first=0.1))
+    controller = widgets_controller(
+        namespace.name, workers=1, on_error=Backoff(first=0.1), deadline_seconds=0.3
+    )
     runs: list[str] = []
     let_go = asyncio.Event()
 
@@ -225,8 +229,7 @@ async def test_handler_that_swallows_cancellation(
             await swallow(let_go)
 
     await widgets.create("bad")
-    options = {"deadline_seconds": 0.3, "grace_seconds": 0.2}
-    async with running(cluster.client, controller, **options):
+    async with running(cluster.client, controller, grace_seconds=0.2):
         await eventually(10, lambda: runs == ["bad"])
         await widgets.create("good")
         await eventually(5, lambda: runs == ["bad", "good"])
@@ -249,7 +252,9 @@ async def test_thread_that_hangs_past_its_deadline(
 ) -> None:
     """The same for a plain function: and the calls of its context raise once it is cut."""
     widgets = await widgets_in(cluster, namespace.name)
-    controller = widgets_controller(namespace.name, workers=1, on_error=Backoff(first=0.1))
+    controller = widgets_controller(
+        namespace.name, workers=1, on_error=Backoff(first=0.1), deadline_seconds=0.3
+    )
     runs: list[str] = []
     raised: list[BaseException] = []
     let_go = threading.Event()
@@ -266,8 +271,7 @@ async def test_thread_that_hangs_past_its_deadline(
                 raise
 
     await widgets.create("bad")
-    options = {"deadline_seconds": 0.3, "grace_seconds": 0.2}
-    async with running(cluster.client, controller, **options):
+    async with running(cluster.client, controller, grace_seconds=0.2):
         await eventually(10, lambda: runs == ["bad"])
         await widgets.create("good")
         await eventually(5, lambda: runs == ["bad", "good"])

@@ -210,14 +210,15 @@ async def test_stop_lets_running_work_end_and_starts_no_more(
     assert ended == started
 
 
-@pytest.mark.parametrize("stubborn", ["async", "swallows", "thread"])
+@pytest.mark.parametrize("stubborn", ["async", "swallows", "thread", "thread past its deadline"])
 async def test_stop_is_bounded_whatever_a_handler_does(
     cluster: TestCluster, namespace: TestNamespace, stubborn: str
 ) -> None:
-    """What does not end within the drain time is cancelled; what then hangs is left behind."""
+    """What does not end within the drain time is cancelled; what then hangs is told."""
     widgets = await widgets_in(cluster, namespace.name)
     await widgets.create()
-    controller = widgets_controller(namespace.name)
+    late = stubborn == "thread past its deadline"
+    controller = widgets_controller(namespace.name, deadline_seconds=0.2 if late else 60)
     started, let_go = threading.Event(), threading.Event()
     cancelled: list[bool] = []
 
@@ -235,19 +236,25 @@ async def test_stop_is_bounded_whatever_a_handler_does(
         started.set()
         let_go.wait(20)
 
-    if stubborn == "thread":
+    if stubborn.startswith("thread"):
         controller.reconcile(blocking)
     else:
         controller.reconcile(endless)
     loop = asyncio.get_running_loop()
-    async with running(cluster.client, controller, drain_seconds=0.3):
+    async with running(cluster.client, controller, drain_seconds=0.3, grace_seconds=0.1):
         await eventually(10, started.is_set)
+        stuck = sample("rws_handler_threads_stuck", controller=controller.name)
+        while late and not stuck:
+            await asyncio.sleep(0.05)
+            stuck = sample("rws_handler_threads_stuck", controller=controller.name)
         began = loop.time()
     took = loop.time() - began
+    assert controller.left_behind == (stubborn != "async")
     let_go.set()
-    assert 0.3 <= took < 2.5
-    assert cancelled or stubborn == "thread"
-    await asyncio.sleep(0.2)
+    # A worker that waits for nothing any more ends at once.
+    assert (0 if late else 0.3) <= took < 2.5
+    assert cancelled or stubborn.startswith("thread")
+    await eventually(2, lambda: controller.left_behind == 0)
 
 
 async def test_cancellation_cuts_the_work_at_once(
