@@ -146,6 +146,9 @@ class Lifecycle:
         Raises:
             OperatorError: What ended it; an ExceptionGroup if several parts failed.
         """
+        health = Health()
+        if http_port is not None:
+            self._server = Server("", http_port, health)
         async with AsyncExitStack() as stack:
             client = given
             if client is None:
@@ -156,11 +159,10 @@ class Lifecycle:
             environment = self._environment(client, informers, recorder)
             for each in self._runnables:
                 each.bind(environment)
-            health = Health()
             health.add_readiness(f"operator {self._name}", FirstSync(informers.unsynced))
             health.add_note("watch", informers.failing)
             async with asyncio.TaskGroup() as tasks:
-                await self._live(tasks, health, informers, recorder, http_port)
+                await self._live(tasks, health, informers, recorder)
         if self._failures:
             raise _one_of(self._failures)
 
@@ -174,13 +176,11 @@ class Lifecycle:
         health: Health,
         informers: Informers,
         recorder: Recorder,
-        http_port: int | None,
     ) -> None:
         heartbeat = Heartbeat()
         health.add_liveness("event loop", heartbeat.check)
         serving = [self._start(tasks, "heartbeat", heartbeat.run)]
-        if http_port is not None:
-            self._server = Server("", http_port, health)
+        if self._server is not None:
             serving.append(self._start(tasks, "HTTP server", self._server.run))
         support = [
             self._start(tasks, "informers", informers.run),
@@ -250,7 +250,7 @@ class Lifecycle:
         await _cancel(self._controllers, CUT_SECONDS)
 
     async def _release(self) -> None:
-        """Give the Lease back, unless something that was cut is still at work."""
+        """Give the Lease back, unless something that was cut is still at work; then it expires."""
         if self._elector is None or self._is_lost():
             return
         if busy := self._at_work():

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from rws_operator import Action, Context, Operator, PolicyRule, kinds
+from rws_operator import (
+    Action,
+    BlockingContext,
+    Context,
+    Operator,
+    PolicyRule,
+    identity,
+    kinds,
+)
 from rws_operator.client import client
 from rws_operator.errors import ConfigurationError, LeadershipLost, OperatorError
 from rws_operator.manifests import Rbac
@@ -393,6 +401,39 @@ async def test_a_port_in_use_is_told_in_one_line(
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError, match=f":{port} is in use: choose another port"):
             await operator.run(http_port=port)
+
+
+async def test_a_port_that_is_none_is_told_before_anything_starts(cluster: TestCluster) -> None:
+    """The error is no group, and nothing was bound."""
+    operator = Operator("port", client=cluster.client)
+    operator.add(Task("never", None))
+    before = asyncio.all_tasks()
+    with pytest.raises(ConfigurationError, match="99999"):
+        await operator.run(http_port=99999)
+    assert asyncio.all_tasks() == before
+
+
+async def test_the_lease_is_not_released_over_a_thread_that_hangs(
+    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+) -> None:
+    """Another replica must not begin what a cut handler is still at; the Lease expires."""
+    operator = Operator("hanging", client=cluster.client, drain_seconds=0.1)
+    operator.leader_election(namespace=namespace.name)
+    started, let_go = threading.Event(), threading.Event()
+
+    @operator.controller(Gadget, namespaces=[namespace.name]).reconcile
+    def reconcile(gadget: Gadget, ctx: BlockingContext) -> None:
+        started.set()
+        let_go.wait(20)
+
+    await create(cluster, Gadget, "one", namespace.name)
+    try:
+        async with asyncio.timeout(25), running(operator):
+            await eventually(15, started.is_set)
+        assert await holder(cluster, namespace.name, "hanging") == identity()
+        assert operator.has_lost_lease()
+    finally:
+        let_go.set()
 
 
 async def test_a_standby_is_warm_and_takes_over_at_the_release(
