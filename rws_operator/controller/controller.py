@@ -7,11 +7,20 @@ cluster in sight. `bind` gives it an Operator's environment and subscribes it to
 
 from __future__ import annotations
 
-import re
+import math
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
 from rws_operator import metrics
 from rws_operator.controller.backoff import Backoff
+from rws_operator.controller.checks import (
+    as_tuple,
+    check_finalizer,
+    check_name,
+    check_namespaces,
+    check_reporter,
+    check_selector,
+    check_type,
+)
 from rws_operator.controller.finalizer import Finalizer
 from rws_operator.controller.form import reader_of_kind
 from rws_operator.controller.handlers import check_handler, name_of
@@ -20,11 +29,11 @@ from rws_operator.controller.observer import Observer
 from rws_operator.controller.reconciler import Cleanup, Reconciler
 from rws_operator.controller.triggers import MappedTrigger, Watch
 from rws_operator.controller.watched import WatchedInformers
-from rws_operator.errors import ConfigurationError
+from rws_operator.errors import ConfigurationError, check_seconds
 from rws_operator.resources import CustomResource, Kind, KindLike, PolicyRule, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
     from rws_operator.controller.action import Action
     from rws_operator.controller.blocking import BlockingContext
@@ -33,11 +42,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R", bound=CustomResource)
-
-_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-_PREFIX = re.compile(
-    r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*"
-)
 
 _BACKOFF = Backoff()
 _READ = ("get", "list", "watch")
@@ -113,11 +117,11 @@ class Controller(Generic[T]):
         self.kind = kind_of(kind)
         self.name = self.kind.kind if name is None else name
         self.resource: KindLike = kind
-        self.versions = _tuple("versions", versions)
-        self.owns = _tuple("owns", owns)
-        self.watches = _tuple("watches", watches)
-        self.reads = _tuple("reads", reads)
-        self.namespaces = None if namespaces is None else _tuple("namespaces", namespaces)
+        self.versions = as_tuple("versions", versions)
+        self.owns = as_tuple("owns", owns)
+        self.watches = as_tuple("watches", watches)
+        self.reads = as_tuple("reads", reads)
+        self.namespaces = check_namespaces(namespaces, f"controller {self.name}")
         self.label_selector = label_selector
         self.field_selector = field_selector
         self.workers = workers
@@ -177,12 +181,7 @@ class Controller(Generic[T]):
         Raises:
             ConfigurationError: The name is no qualified name, or there is a finalizer already.
         """
-        prefix, slash, last = name.partition("/")
-        if not (slash and _PREFIX.fullmatch(prefix) and _NAME.fullmatch(last)):
-            raise ConfigurationError(
-                f"controller {self.name}: finalizer {name!r} is no qualified name",
-                remedy="use a domain of yours, a slash and a name, e.g. example.com/backup-data",
-            )
+        check_finalizer(name, f"controller {self.name}")
         return _FinalizerDecorator(self, name)
 
     def rule(self, rule: PolicyRule) -> None:
@@ -308,18 +307,31 @@ class Controller(Generic[T]):
         self._cleanup = function
 
     def _check(self) -> None:
+        where = f"controller {self.name}"
+        check_name(self.name, where)
+        if self.reporter is not None:
+            check_reporter(self.reporter, where)
+        check_selector("label_selector", self.label_selector, where)
+        check_selector("field_selector", self.field_selector, where)
+        if type(self.workers) is not int or self.workers < 1:
+            raise ConfigurationError(
+                f"{where}: workers={self.workers!r}", remedy="use a whole number from 1"
+            )
+        deadline = check_seconds(self.deadline_seconds, f"{where}: deadline_seconds")
+        if not 0 < deadline < math.inf:
+            raise ConfigurationError(
+                f"{where}: deadline_seconds={deadline}",
+                remedy="use a finite number of seconds above 0",
+            )
+        check_type(self.on_error, Backoff, f"{where}: on_error", "pass Backoff(first=...)")
+        for watch in self.watches:
+            check_type(watch, Watch, f"{where}: one of watches", "pass Watch(kind, to=...)")
+        self._check_kinds()
+
+    def _check_kinds(self) -> None:
         def refuse(what: str, remedy: str) -> None:
             raise ConfigurationError(f"controller {self.name}: {what}", remedy=remedy)
 
-        if not _NAME.fullmatch(self.name):
-            refuse(
-                f"{self.name!r} is no name",
-                "use up to 63 letters, digits, '-', '_' and '.', letters or digits at the ends",
-            )
-        if type(self.workers) is not int or self.workers < 1:
-            refuse(f"workers={self.workers!r}", "use a whole number from 1")
-        if self.namespaces is not None and not self.namespaces:
-            refuse("namespaces is empty", "leave it out to watch all namespaces")
         if self.namespaces and not self.kind.namespaced:
             refuse(f"{self.kind.kind} lives in no namespace", "leave namespaces= out")
         for owned in map(kind_of, self.owns):
@@ -352,23 +364,6 @@ class _FinalizerDecorator(Generic[T]):
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         self._controller._add_cleanup(self._name, function)
         return function
-
-
-E = TypeVar("E")
-
-
-def _tuple(what: str, given: Iterable[E]) -> tuple[E, ...]:
-    # A string is iterable, and names one thing; a class or a value is no list either.
-    if isinstance(given, str):
-        items = None
-    else:
-        try:
-            items = tuple(given)
-        except TypeError:
-            items = None
-    if items is None:
-        raise ConfigurationError(f"{what}={given!r}", remedy=f"pass a list: {what}=[...]")
-    return items
 
 
 def _rule(kind: Kind, verbs: tuple[str, ...]) -> PolicyRule:

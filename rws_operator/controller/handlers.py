@@ -59,7 +59,7 @@ async def call(
         Exception: Whatever it raised.
     """
     try:
-        if _is_async(function):
+        if is_async(function):
             answer = await function(obj, context)
         else:
             answer = await _call_plain(function, obj, context, threads)
@@ -80,7 +80,8 @@ async def _call_plain(
     )
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call of the function gives a coroutine."""
     target = function.func if isinstance(function, functools.partial) else function
     # An object may have an async __call__ instead.
     return any(map(inspect.iscoroutinefunction, (target, type(target).__call__)))

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rws_operator import metrics
 from rws_operator.controller.backoff import Backoff
+from rws_operator.controller.checks import check_namespaces, check_selector
 from rws_operator.controller.form import reader_of_kind
+from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.errors import ConfigurationError
 from rws_operator.queue import Lane
 from rws_operator.resources import CustomResource, Kind, KindLike, ObjectKey, kind_of
@@ -50,12 +52,28 @@ class Watch:
             It runs on the event loop, so it must not block.
         namespaces: Where to watch; None for wherever the controller does.
         label_selector: Restricts the objects watched, e.g. ``app=db``.
+
+    Raises:
+        ConfigurationError: An argument can't be used; says which and why.
     """
 
     kind: KindLike
     to: Callable[[Any], Targets]
     namespaces: Sequence[str] | None = None
     label_selector: str | None = None
+
+    def __post_init__(self) -> None:
+        where = f"watch of {kind_of(self.kind)}"
+        if not callable(self.to):
+            raise ConfigurationError(f"{where}: to={self.to!r}", remedy="pass a function")
+        if is_async(self.to):
+            raise ConfigurationError(
+                f"{where}: the mapping {name_of(self.to)} is async",
+                remedy="use a plain function; it is called with the object and must not block",
+            )
+        # Kept as a tuple: what can be read once only would be empty afterwards.
+        object.__setattr__(self, "namespaces", check_namespaces(self.namespaces, where))
+        check_selector("label_selector", self.label_selector, where)
 
 
 class Writer(NamedTuple):

@@ -94,6 +94,17 @@ def test_versions_join_by_kind() -> None:
         ({"name": "two words"}, "is no name"),
         ({"name": "x" * 64}, "is no name"),
         ({"namespaces": []}, "namespaces is empty"),
+        ({"namespaces": ["Prod"]}, "'Prod' can't be a namespace"),
+        ({"reporter": "My Reporter!"}, "reporter='My Reporter!' is no qualified name"),
+        ({"reporter": "a/b/c"}, "is no qualified name"),
+        ({"on_error": 5}, "on_error=5"),
+        ({"watches": [kinds.Secret]}, "one of watches="),
+        ({"deadline_seconds": 0}, "deadline_seconds=0"),
+        ({"deadline_seconds": float("inf")}, "deadline_seconds=inf"),
+        ({"deadline_seconds": "120"}, "deadline_seconds: '120' is no number of seconds"),
+        ({"label_selector": "shard 1"}, "label_selector='shard 1' is no selector"),
+        ({"label_selector": {"shard": "1"}}, "is no selector"),
+        ({"field_selector": "metadata.name"}, "field_selector='metadata.name' is no selector"),
         ({"namespaces": "default"}, r"pass a list: namespaces=\[\.\.\.\]"),
         ({"owns": kinds.Secret}, r"pass a list: owns=\[\.\.\.\]"),
         ({"owns": [kinds.ClusterRole]}, "can't own the cluster-scoped ClusterRole"),
@@ -106,6 +117,52 @@ def test_refused_at_construction(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigurationError, match=says) as refused:
         Controller(Widget, **arguments)
     assert refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    "label_selector",
+    [
+        "",
+        "app",
+        "!app",
+        "app=",
+        "app==db",
+        "example.com/tier != web",
+        "app=db,tier in (a, b), tier notin (c),!x",
+        "level>3",
+    ],
+)
+def test_selectors_of_the_api_are_taken(label_selector: str) -> None:
+    """Whatever an API server can read."""
+    made = Controller(
+        Widget, label_selector=label_selector, field_selector="metadata.name=x,spec.a!=b\\,c"
+    )
+    assert made.label_selector == label_selector
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"namespaces": "prod"}, r"pass a list: namespaces=\[\.\.\.\]"),
+        ({"namespaces": ["a b"]}, "'a b' can't be a namespace"),
+        ({"label_selector": "a=b=c"}, "is no selector"),
+        ({"to": handler}, "the mapping handler is async: use a plain function"),
+        ({"to": "name"}, "to='name'"),
+    ],
+)
+def test_watches_are_refused_at_construction(arguments: dict[str, Any], says: str) -> None:
+    """A mapping that can't work would be tried again for ever, unseen."""
+    given: dict[str, Any] = {"to": str} | arguments
+    with pytest.raises(ConfigurationError, match=says) as refused:
+        Watch(kinds.Secret, **given)
+    assert "secret" in str(refused.value).lower() or "pass a list" in says
+    assert refused.value.remedy
+
+
+def test_a_watch_keeps_namespaces_that_are_read_once() -> None:
+    """A generator would be empty when the informers are made."""
+    given: Any = (name for name in ["a", "b"])
+    assert Watch(kinds.Secret, to=str, namespaces=given).namespaces == ("a", "b")
 
 
 def test_namespaces_of_a_cluster_scoped_kind_are_refused() -> None:
