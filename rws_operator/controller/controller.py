@@ -275,6 +275,7 @@ class Controller(Generic[T]):
             self._mappings.append(mapping)
             declared = watched.declare(
                 kind_of(watch.kind),
+                keep_own_fields=True,
                 namespaces=watch.namespaces,
                 label_selector=watch.label_selector,
             )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -128,11 +128,18 @@ def owners_of(delta: Delta, kind: Kind) -> set[ObjectKey]:
     return keys
 
 
+class _State(NamedTuple):
+    """An object before or after a change, and whose own write the change is."""
+
+    record: ObjectRecord
+    writer: Hashable | None
+
+
 @dataclass(slots=True)
 class _Unmapped:
     """States of one object that no mapping succeeded for yet."""
 
-    states: list[ObjectRecord]
+    states: list[_State]
     failures: int = 0
     timer: asyncio.TimerHandle | None = None
 
@@ -161,7 +168,9 @@ class MappedTrigger:
     def __call__(self, delta: Delta) -> None:
         """Map an object before and after a change."""
         key = either(delta).key
-        states = [state for state in (delta.old, delta.new) if state is not None]
+        states = [
+            _State(record, delta.writer) for record in (delta.old, delta.new) if record is not None
+        ]
         before = self._unmapped.pop(key, None)
         if before is not None:
             assert before.timer is not None
@@ -180,24 +189,25 @@ class MappedTrigger:
         failed, error = [], None
         for state in unmapped.states:
             try:
-                targets = self._targets(state)
+                targets = self._targets(state.record)
             except Exception as raised:
                 failed.append(state)
                 error = raised
             else:
                 for target in targets:
-                    self._add(target, lane)
+                    if state.writer != Writer(self._controller, target):
+                        self._add(target, lane)
         if error is None:
             self._unmapped.pop(key, None)
         else:
-            self._report(key, error)
             self._retry_later(key, _Unmapped(failed, unmapped.failures + 1))
+            self._report(key, error)
 
-    def _targets(self, state: ObjectRecord) -> set[ObjectKey]:
-        return {self._key(each, state) for each in _each(self._watch.to(self._read(state.raw)))}
+    def _targets(self, record: ObjectRecord) -> set[ObjectKey]:
+        return {self._key(each, record) for each in _each(self._watch.to(self._read(record.raw)))}
 
-    def _key(self, target: Target, state: ObjectRecord) -> ObjectKey:
-        namespace, name = _parts(target, state.key.namespace)
+    def _key(self, target: Target, record: ObjectRecord) -> ObjectKey:
+        namespace, name = _parts(target, record.key.namespace)
         if not self._kind.namespaced:
             return ObjectKey("", name)
         if not namespace:

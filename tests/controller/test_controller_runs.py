@@ -219,6 +219,33 @@ async def test_watched_kind_runs_what_its_mapping_names(
         assert await settled(lambda: len(runs)) == 4
 
 
+async def test_own_write_to_a_watched_kind_runs_nothing(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """A document that differs in each run, and maps back to its writer, is no hot loop."""
+    widgets = await widgets_in(cluster, namespace.name)
+    controller = widgets_controller(
+        namespace.name, watches=[Watch(kinds.ConfigMap, to=lambda _: "w")]
+    )
+    runs: list[float] = []
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        runs.append(now())
+        made = config_map("mine", run=str(len(runs)))
+        made["metadata"]["namespace"] = namespace.name
+        await ctx.apply(made)
+
+    await widgets.create("w")
+    async with running(cluster.client, controller):
+        await eventually(10, lambda: len(runs) > 0)
+        assert await settled(lambda: len(runs)) == 1
+        patch = {"data": {"foreign": "1"}}
+        await cluster.client.patch(kinds.ConfigMap, "mine", namespace.name, patch=patch)
+        await eventually(5, lambda: len(runs) == 2)
+        assert await settled(lambda: len(runs)) == 2
+
+
 async def test_label_that_leaves_the_selector_counts_as_deleted(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:

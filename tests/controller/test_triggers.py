@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rws_operator.cache.delta import Delta
-from rws_operator.controller.triggers import MappedTrigger, Watch, is_urgent, owners_of
+from rws_operator.controller.triggers import MappedTrigger, Watch, Writer, is_urgent, owners_of
 from rws_operator.metrics import metrics_text
 from rws_operator.queue import Lane
 from rws_operator.resources import Kind, ObjectKey, kinds
@@ -128,6 +128,34 @@ def test_mapping_sees_old_and_new() -> None:
 def test_mapping_to_a_cluster_scoped_kind() -> None:
     """The changed object's namespace is no part of a cluster-scoped object's key."""
     assert mapped(lambda _: "w", Delta(None, record()), CLUSTER_WIDGET).keys == [("", "w")]
+
+
+def test_own_write_runs_everyone_but_its_writer() -> None:
+    """A run that writes what maps back to its object is not run again for it; others are."""
+    targets = [ObjectKey("ns", "writer"), ObjectKey("ns", "other")]
+    old, new = record(), record(resourceVersion="2")
+    for controller, keys in [("mapped", targets[1:]), ("another", targets)]:
+        delta = Delta(old, new, writer=Writer(controller, targets[0]))
+        assert set(mapped(lambda _: targets, delta).keys) == set(keys)
+
+
+@pytest.mark.virtual_time
+async def test_own_write_hides_no_foreign_change_that_was_not_mapped_yet() -> None:
+    """What another try maps keeps whose write each state was."""
+    broken = True
+
+    def to(secret: dict[str, Any]) -> str:
+        if broken:
+            raise ValueError
+        return str(secret["metadata"]["labels"]["for"])
+
+    queued = Queued()
+    trigger = MappedTrigger(Watch(kinds.Secret, to=to), WIDGET, "mapped", queued.add)
+    before, foreign, own = (record(labels={"for": name}) for name in ("a", "b", "b"))
+    trigger(Delta(before, foreign))
+    broken = False
+    trigger(Delta(foreign, own, writer=Writer("mapped", ObjectKey("ns", "b"))))
+    assert set(queued.keys) == {("ns", "a"), ("ns", "b")}
 
 
 def test_first_list_goes_to_the_low_lane() -> None:
