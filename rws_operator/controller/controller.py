@@ -220,6 +220,7 @@ class Controller(Generic[T]):
                 remedy="decorate a function with @<controller>.reconcile",
             )
         metrics.declare_controller(self.name, workers=self.workers)
+        environment.threads.reserve(self.workers)
         watched = WatchedInformers(self.name, self.namespaces, environment.informers)
         main = watched.declare(
             self.kind, label_selector=self.label_selector, field_selector=self.field_selector
@@ -273,6 +274,7 @@ class Controller(Generic[T]):
         for watch in self.watches:
             mapping = MappedTrigger(watch, self.kind, self.name, loop.add)
             self._mappings.append(mapping)
+            # Runs may write there too: which fields are ours tells their writes from others'.
             declared = watched.declare(
                 kind_of(watch.kind),
                 keep_own_fields=True,

@@ -4,8 +4,8 @@ Blocking code never runs on the event loop: a plain handler gets a thread of thi
 can't be cancelled, so a call that is cut hands its place to a new thread (up to a limit) and is
 waited for still: the caller's key stays locked until the thread really ended.
 
-Invariant: at most `size + spare` threads live, all daemons, so that a hanging one never keeps
-the process from ending.
+Invariant: at most `size` (or as many as are reserved) and `spare` threads live, all daemons, so
+that a hanging one never keeps the process from ending.
 """
 
 from __future__ import annotations
@@ -37,18 +37,28 @@ class HandlerThreads:
     """A bounded pool of daemon threads.
 
     Args:
-        size: Most threads that work at once.
+        size: Most threads that work at once, unless more are reserved.
         spare: Most further threads that stand in for ones that hang after they were cut.
     """
 
     def __init__(self, size: int = SIZE, spare: int = SPARE) -> None:
         self._size = size
         self._spare = spare
+        self._reserved = 0
         self._lock = threading.Condition()
         self._calls: deque[_Call] = deque()
         self._threads = 0
         self._idle = 0
         self._hanging = 0
+
+    def reserve(self, count: int) -> None:
+        """Have room for so many calls at once, beside those reserved before.
+
+        A call waits for a thread while its deadline runs, so each worker needs one.
+        """
+        with self._lock:
+            self._reserved += count
+            self._size = max(self._size, self._reserved)
 
     async def run(self, function: Callable[[], Any], *, on_cut: Callable[[], None]) -> Any:
         """Call a function in a thread and wait for its result, or raise what it raised.

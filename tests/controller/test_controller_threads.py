@@ -49,6 +49,19 @@ async def test_no_more_threads_than_its_size() -> None:
     assert most == 3
 
 
+async def test_reserved_threads_add_up() -> None:
+    """Each worker of each controller finds a thread, however many there are."""
+    threads = HandlerThreads(size=2)
+    for _ in range(3):
+        threads.reserve(2)
+    all_there = threading.Barrier(6)
+    async with asyncio.timeout(5):
+        await asyncio.gather(
+            *(threads.run(lambda: all_there.wait(4), on_cut=nothing) for _ in range(6))
+        )
+    assert threads._threads == 6
+
+
 async def test_threads_are_used_again() -> None:
     """Calls one after another share one thread."""
     threads = HandlerThreads(size=8)
