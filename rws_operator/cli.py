@@ -4,8 +4,8 @@
     python -m app --manifests | kubectl apply -f -        install it
 
 Each option can be given by the environment too (``RWS_CONFIG_...``), which is what a Deployment
-does. What a user can mend is told in one line on standard error, with exit code 1 and without a
-traceback.
+does. What a user can mend is told in one line on standard error, without a traceback and with
+exit code 1, or 2 where the command line itself is misspelt.
 """
 
 from __future__ import annotations
