@@ -26,7 +26,7 @@ from rws_operator.client.answer import error_of
 from rws_operator.client.failure import BROKEN, failure_of
 from rws_operator.client.proxy import proxy_of
 from rws_operator.client.tls import TlsContexts
-from rws_operator.errors import KubeconfigError
+from rws_operator.errors import ConfigurationError, KubeconfigError
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -90,6 +90,7 @@ class Transport:
         self._contexts = TlsContexts(config.tls, lambda: self._loop.time())
         self._context: SSLContext | None = None
         self._route: _Route | None = None
+        self._closed = False
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -97,12 +98,22 @@ class Transport:
 
     @cached_property
     def _pool(self) -> aiohttp.TCPConnector:
-        return _connector(_POOL_SIZE)
+        return self._connector(_POOL_SIZE)
 
     @cached_property
     def _own(self) -> aiohttp.TCPConnector:
         """The unbounded connector of watches and of what must never wait."""
-        return _connector(0)
+        return self._connector(0)
+
+    def _connector(self, limit: int) -> aiohttp.TCPConnector:
+        if self._closed:
+            raise ConfigurationError(
+                f"the client of {self._config.server} is closed",
+                remedy="close it after its last request, or make another one",
+            )
+        return aiohttp.TCPConnector(
+            limit=limit, keepalive_timeout=_KEEP_SECONDS, socket_factory=_open_socket
+        )
 
     def _fixed_head(self, user_agent: str) -> str:
         """Return the header lines that never change."""
@@ -144,6 +155,7 @@ class Transport:
 
         Raises:
             ConnectionFailed: No answer came.
+            ConfigurationError: It was closed, or the TLS files can't be used.
             LeadershipLost: The fence refused; nothing was sent.
         """
         connection = await self._connect(self._own if priority else self._pool)
@@ -170,6 +182,7 @@ class Transport:
         Raises:
             ApiError: The answer is no success.
             ConnectionFailed: No answer came.
+            ConfigurationError: It was closed, or the TLS files can't be used.
         """
         connection = await self._connect(self._own)
         try:
@@ -187,14 +200,15 @@ class Transport:
         return Stream(connection, payload, self._config)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; a request that comes later is refused."""
+        self._closed = True
         for name in ("_pool", "_own"):
             connector = self.__dict__.pop(name, None)
             if connector is not None:
                 await connector.close()
 
     async def _connect(self, connector: aiohttp.TCPConnector) -> Connection:
-        route = self._current_route()
+        route = await self._current_route()
         try:
             return await connector.connect(route, traces=[], timeout=_NO_TIMEOUT)
         except BROKEN as error:
@@ -202,11 +216,11 @@ class Transport:
                 self._contexts.distrust()
             raise failure_of(error, self._config, sent=False) from error
 
-    def _current_route(self) -> _Route:
+    async def _current_route(self) -> _Route:
         """Return the route, a new one if the TLS files have changed."""
         context = None
         if self._secure:
-            context = self._contexts.current(self._config.credentials.certificate)
+            context = await self._contexts.current(self._config.credentials.certificate)
         if self._route is None or context is not self._context:
             self._context = context
             self._route = _Route(
@@ -278,12 +292,6 @@ async def _read_head(connection: Connection) -> tuple[RawResponseMessage, aiohtt
         message, payload = await cast("ResponseHandler", connection.protocol).read()
         if message.code >= 200:
             return message, payload
-
-
-def _connector(limit: int) -> aiohttp.TCPConnector:
-    return aiohttp.TCPConnector(
-        limit=limit, keepalive_timeout=_KEEP_SECONDS, socket_factory=_open_socket
-    )
 
 
 def _open_socket(address: AddrInfoType) -> socket.socket:
