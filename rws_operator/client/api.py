@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 import msgspec
 
-from rws_operator.client.config import ClientConfig, load_config
 from rws_operator.client.document import (
     decode_page,
     decoded,
@@ -24,6 +23,7 @@ from rws_operator.client.document import (
     metadata_of,
     path_of,
 )
+from rws_operator.client.load import load_config
 from rws_operator.client.path import collection_path, list_path, object_path, target_of
 from rws_operator.client.retry import APPLY, Requests
 from rws_operator.client.transport import Transport
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from rws_operator.client.answer import Answer
+    from rws_operator.client.config import ClientConfig
     from rws_operator.client.fence import Fence
     from rws_operator.client.transport import Stream
     from rws_operator.resources.wire import KubernetesModel, ObjectLike

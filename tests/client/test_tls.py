@@ -149,9 +149,7 @@ async def test_a_context_is_made_off_the_loop(
     replace(ca, CertificateAuthority().cert_pem)
     now = 20.0
     renewing = asyncio.create_task(contexts.current())
-    async with asyncio.timeout(5):
-        while not reading.is_set():
-            await asyncio.sleep(0.001)
+    assert await asyncio.to_thread(reading.wait, 5)
     assert await contexts.current() is first
     may_end.set()
     assert await renewing is not first
