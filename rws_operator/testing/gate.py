@@ -6,7 +6,7 @@ speaks plain HTTP to the program and TLS to the real API server, and passes ever
 unchanged except where a test asks for a fault. The server stays the real one.
 
     async with Gate(control_plane.kubeconfig) as gate:
-        client = await rws_operator.client(str(gate.kubeconfig))
+        api = await rws_operator.client.client(str(gate.kubeconfig))
         ...
         with gate.hold(verb="watch", resource="widgets", stage="events") as held:
             ...                                  # the watch lags behind
