@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import socket
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -23,6 +22,7 @@ import aiohttp
 from yarl import URL
 
 from rws_operator.client.answer import error_of
+from rws_operator.client.connector import make_connector
 from rws_operator.client.failure import BROKEN, failure_of
 from rws_operator.client.proxy import proxy_of
 from rws_operator.client.tls import TlsContexts
@@ -31,7 +31,6 @@ from rws_operator.errors import ConfigurationError, KubeconfigError
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from aiohttp import AddrInfoType
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import Connection
     from aiohttp.http import RawResponseMessage
@@ -43,19 +42,8 @@ if TYPE_CHECKING:
 _POOL_SIZE = 64
 """Connections for requests at once; more wait their turn, as the server's own limits ask."""
 
-_KEEP_SECONDS = 30.0
-"""How long an idle connection is kept: less than any server or load balancer keeps it."""
-
 _READ_BUFFER = 2**18
 """Bytes that may wait to be read before the socket is paused."""
-
-_SOCKET_OPTIONS = {
-    "TCP_USER_TIMEOUT": 20_000,  # milliseconds that sent bytes may stay unacknowledged
-    "TCP_KEEPIDLE": 30,
-    "TCP_KEEPINTVL": 10,
-    "TCP_KEEPCNT": 3,
-}
-"""Set where the system knows them; asyncio sets TCP_NODELAY itself."""
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 """Verbs whose requests say how long their body is even where there is none."""
@@ -111,9 +99,7 @@ class Transport:
                 f"the client of {self._config.server} is closed",
                 remedy="close it after its last request, or make another one",
             )
-        return aiohttp.TCPConnector(
-            limit=limit, keepalive_timeout=_KEEP_SECONDS, socket_factory=_open_socket
-        )
+        return make_connector(limit)
 
     def _fixed_head(self, user_agent: str) -> str:
         """Return the header lines that never change."""
@@ -292,15 +278,3 @@ async def _read_head(connection: Connection) -> tuple[RawResponseMessage, aiohtt
         message, payload = await cast("ResponseHandler", connection.protocol).read()
         if message.code >= 200:
             return message, payload
-
-
-def _open_socket(address: AddrInfoType) -> socket.socket:
-    """Open a socket whose dead peer the kernel finds, long before TCP itself gives up."""
-    family, kind, protocol, _, _ = address
-    opened = socket.socket(family, kind, protocol)
-    opened.setblocking(False)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _SOCKET_OPTIONS.items():
-        if (option := getattr(socket, name, None)) is not None:
-            opened.setsockopt(socket.IPPROTO_TCP, option, value)
-    return opened
