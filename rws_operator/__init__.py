@@ -1,9 +1,10 @@
 """A runtime for Kubernetes operators: declare an Operator, give it controllers, call `main`.
 
-The names that operators are written with; nothing else happens here. Beside them stand
-`rws_operator.client` (a client of one's own), `rws_operator.manifests` (what installs an
-operator), `rws_operator.errors` (every error) and `rws_operator.testing` (a real API server for
-tests), to be imported by those names.
+The names that operators are written with; nothing else happens here. Beside them stand, to be
+imported by those names, `rws_operator.manifests` (what installs an operator),
+`rws_operator.errors` (every error), `rws_operator.testing` (a real API server for tests) and
+`rws_operator.client`: a client of one's own is had by ``from rws_operator.client import client``
+and ``await client()``.
 """
 
 from rws_operator.client import Client, current_namespace, identity

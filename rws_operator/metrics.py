@@ -20,6 +20,7 @@ _QUEUE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
 _REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 RECONCILE_RESULTS = ("success", "error", "requeue", "requeue_after")
+WRITE_VERBS = ("apply", "patch_status")
 EVENT_RESULTS = ("sent", "dropped", "failed")
 
 # Reconciles: by the ordered system's names, then by controller-runtime's.
@@ -176,6 +177,8 @@ def declare_controller(name: str, *, workers: int | None = None) -> None:
         by_controller.labels(name)
     for result in RECONCILE_RESULTS:
         runtime_reconciles.labels(name, result)
+    for verb in WRITE_VERBS:
+        writes_skipped.labels(name, verb)
     for by_queue in (
         queue_depth,
         queue_adds,

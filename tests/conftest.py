@@ -1,6 +1,6 @@
 """What all tests share: virtual time on request, and no network beyond this machine.
 
-The fixtures `control_plane`, `cluster` and `namespace` come from `rws_operator.testing.plugin`.
+The fixtures `control_plane`, `cluster` and `namespace` come from `pytest_rws_operator`.
 """
 
 import asyncio

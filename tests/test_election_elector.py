@@ -561,10 +561,11 @@ async def test_a_missing_namespace_is_an_error_that_heals(
 @pytest.mark.parametrize(
     ("namespace", "lease", "identity", "says"),
     [
-        ("ns", "Not_Valid", "a", "lease='Not_Valid'"),
-        ("ns", "", "a", "lease=''"),
-        ("ns", "x" * 254, "a", "no valid name"),
-        ("Ns", "op", "a", "namespace='Ns'"),
+        ("ns", "Not_Valid", "a", "lease 'Not_Valid' is not"),
+        ("ns", "", "a", "lease '' is not"),
+        ("ns", "x" * 254, "a", "not a DNS subdomain"),
+        ("Ns", "op", "a", "namespace 'Ns' is not a DNS label"),
+        ("n.s", "op", "a", "namespace 'n.s' is not a DNS label"),
         ("ns", "op", "", "0 characters"),
         ("ns", "op", "x" * 129, "129 characters"),
     ],

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rws_operator.election.fence import LeaseFence
-from rws_operator.election.lease import Lease, LeaseRecord, decode_lease, micro_time
+from rws_operator.election.lease import Lease, LeaseRecord, decode_lease
 from rws_operator.election.state import Create, Election, Lost, Phase, Renew, Take, Wait
 from rws_operator.election.timing import Timing
 from rws_operator.errors import ConfigurationError, DecodeError, LeadershipLost
+from rws_operator.resources.micro_time import micro_time
 
 WALL = 1_800_000_000.0
 HOUR = 3600.0

@@ -48,6 +48,8 @@ def test_a_declared_controller_has_its_series_at_zero() -> None:
     for result in ("success", "error", "requeue", "requeue_after"):
         by_result = samples(controller="Declared", result=result)
         assert by_result["controller_runtime_reconcile_total"] == 0.0
+    for verb in ("apply", "patch_status"):
+        assert samples(controller="Declared", verb=verb)["rws_writes_skipped_total"] == 0.0
 
 
 def test_declaring_twice_resets_nothing() -> None:

@@ -1,15 +1,18 @@
 """The client: the only package that speaks HTTP to the API server.
 
-`config` and `kubeconfig` find the server, `credentials` and `tls` say who we are, `transport`
+`load` and `kubeconfig` find the server, `credentials` and `tls` say who we are, `transport`
 sends one request, `retry` repeats those that may be, `api` holds Kubernetes' verbs. Nothing
 above this package opens a connection to the API server.
+
+A program gets one by ``from rws_operator.client import client`` and ``await client()``.
 """
 
 from rws_operator.client.answer import Answer
 from rws_operator.client.api import Client, client
-from rws_operator.client.config import ClientConfig, load_config
+from rws_operator.client.config import ClientConfig
 from rws_operator.client.fence import Fence
 from rws_operator.client.identity import current_namespace, identity
+from rws_operator.client.load import load_config
 
 __all__ = [
     "Answer",

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 import msgspec
 
-from rws_operator.client.config import ClientConfig, load_config
+from rws_operator.client.content_type import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+)
 from rws_operator.client.document import (
     decode_page,
     decoded,
@@ -24,8 +29,9 @@ from rws_operator.client.document import (
     metadata_of,
     path_of,
 )
+from rws_operator.client.load import load_config
 from rws_operator.client.path import collection_path, list_path, object_path, target_of
-from rws_operator.client.retry import APPLY, Requests
+from rws_operator.client.retry import Requests
 from rws_operator.client.transport import Transport
 from rws_operator.errors import DeadlineExceeded, Expired
 from rws_operator.resources import CustomResource, Kind, kind_of
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from rws_operator.client.answer import Answer
+    from rws_operator.client.config import ClientConfig
     from rws_operator.client.fence import Fence
     from rws_operator.client.transport import Stream
     from rws_operator.resources.wire import KubernetesModel, ObjectLike
@@ -43,9 +50,9 @@ T = TypeVar("T", bound=CustomResource)
 PatchType = Literal["merge", "json", "strategic"]
 
 _PATCHES: dict[PatchType, str] = {
-    "merge": "application/merge-patch+json",
-    "json": "application/json-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
+    "merge": MERGE_PATCH,
+    "json": JSON_PATCH,
+    "strategic": STRATEGIC_MERGE_PATCH,
 }
 
 
@@ -476,7 +483,7 @@ class Client:
             path_of(resource, wire, namespace, subresource),
             params={"fieldManager": field_manager, "force": "true" if force else "false"},
             body=wire,
-            content_type=APPLY,
+            content_type=APPLY_PATCH,
         )
         return decoded(type(obj), answer.body)
 

@@ -20,18 +20,21 @@ if TYPE_CHECKING:
     from rws_operator.resources.wire import ObjectLike
 
 
-class _PageMetadata(msgspec.Struct):
+class PageMetadata(msgspec.Struct, rename="camel"):
+    """What a list says of itself: its resource version, and whether there is more."""
+
+    resource_version: str = ""
     next: str = msgspec.field(default="", name="continue")
 
 
-class _Page(msgspec.Struct):
+class Page(msgspec.Struct):
     """One page of a list, its objects left as they came."""
 
-    metadata: _PageMetadata = msgspec.field(default_factory=_PageMetadata)
+    metadata: PageMetadata = msgspec.field(default_factory=PageMetadata)
     items: list[msgspec.Raw] | None = None
 
 
-decode_page = msgspec.json.Decoder(_Page).decode
+decode_page = msgspec.json.Decoder(Page).decode
 
 
 def item_of(kind: type[CustomResource] | Kind, resource: Kind, raw: msgspec.Raw) -> Any:

@@ -7,7 +7,7 @@ import socket
 import uuid
 from functools import cache
 
-from rws_operator.client.config import load_config, mounted_namespace
+from rws_operator.client.load import load_config, mounted_namespace
 from rws_operator.errors import KubeconfigError
 
 _LONGEST = 128

@@ -10,8 +10,7 @@ from __future__ import annotations
 import base64
 import copy
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rws_operator.client.config import ClientConfig
 from rws_operator.client.credentials import (
@@ -23,9 +22,12 @@ from rws_operator.client.credentials import (
     bearer,
 )
 from rws_operator.client.exec_plugin import ExecPlugin
-from rws_operator.client.kubeconfig_entry import Entry
+from rws_operator.client.kubeconfig_entry import Entry, expanded, is_there
 from rws_operator.client.tls import Tls, make_context
 from rws_operator.errors import KubeconfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Kubeconfig:
@@ -39,7 +41,7 @@ class Kubeconfig:
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = [path for path in paths if path.exists()]
+        self.paths = [path for path in paths if is_there(path)]
         if not self.paths:
             raise KubeconfigError(
                 f"no kubeconfig found at {', '.join(map(str, paths))}",
@@ -196,7 +198,7 @@ def _exec_plugin(cluster: Entry, plugin: Entry) -> ExecPlugin:
     if plugin.text("interactiveMode") == "Always":
         raise plugin.error("interactiveMode", "is Always", "use a plugin that needs no terminal")
     if "/" in command:
-        command = str(plugin.file.parent / Path(command).expanduser())
+        command = str(plugin.file.parent / expanded(command))
     variables = plugin.fields.get("env") or ()
     try:
         environment = {str(item["name"]): str(item["value"]) for item in variables}
@@ -222,7 +224,12 @@ def _cluster_info(cluster: Entry) -> dict[str, Any]:
     }
     authority = cluster.pem("certificate-authority")
     if authority is not None:
-        data = authority if isinstance(authority, bytes) else authority.read_bytes()
+        try:
+            data = authority if isinstance(authority, bytes) else authority.read_bytes()
+        except OSError as error:
+            raise cluster.error(
+                "certificate-authority", f"can't be read ({error.strerror})", "correct the path"
+            ) from None
         info["certificate-authority-data"] = base64.b64encode(data).decode()
     for extension in cluster.fields.get("extensions") or ():
         if extension.get("name") == "client.authentication.k8s.io/exec":

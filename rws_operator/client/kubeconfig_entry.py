@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,9 +68,15 @@ class Entry:
         text = self.text(field)
         if text is None:
             return None
-        path = self.file.parent / Path(text).expanduser()
-        if not path.is_file():
-            raise self.error(field, f"names {path}, which is missing", "correct the path")
+        path = self.file.parent / expanded(text)
+        try:
+            mode = path.stat().st_mode
+        except OSError as error:
+            raise self.error(
+                field, f"names {path}, which can't be read ({error.strerror})", "correct the path"
+            ) from None
+        if not stat.S_ISREG(mode):
+            raise self.error(field, f"names {path}, which is no file", "correct the path")
         return path
 
     def pem(self, field: str) -> Pem | None:
@@ -103,14 +111,38 @@ class Entry:
         return address.rstrip("/")
 
 
+def expanded(path: str) -> Path:
+    """Return a path with its ``~`` replaced, unless there is no such home."""
+    return Path(os.path.expanduser(path))
+
+
+def is_there(path: Path) -> bool:
+    """Return whether there is such a file.
+
+    Raises:
+        KubeconfigError: This user may not know.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return True
+
+
+def unreadable(path: Path, error: OSError) -> KubeconfigError:
+    """Return the error of a file that the system does not give out."""
+    return KubeconfigError(
+        f"{path} can't be read ({error.strerror})", remedy="allow this user to read it"
+    )
+
+
 def _parse(path: Path) -> Mapping[str, Any]:
     try:
         document = yaml.safe_load(path.read_bytes())
     except OSError as error:
-        raise KubeconfigError(
-            f"kubeconfig {path} can't be read ({error.strerror})",
-            remedy="allow this user to read it",
-        ) from None
+        raise unreadable(path, error) from None
     except yaml.YAMLError as error:
         # The problem and the line only: the snippet around it may show a token.
         mark = getattr(error, "problem_mark", None)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from rws_operator import metrics
 from rws_operator.client.answer import Answer, error_of
+from rws_operator.client.content_type import APPLY_PATCH
 from rws_operator.errors import (
     ApiError,
     ServerError,
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("rws_operator.client")
-
-APPLY = "application/apply-patch+yaml"
-"""Content type of a server-side apply; JSON is YAML."""
 
 _MOST_RETRIES = 10
 _MOST_WARNINGS = 256
@@ -201,7 +199,7 @@ def _wait(error: ApiError, method: str, content_type: str) -> float | None:
     may_repeat = isinstance(error, TooManyRequests) or (
         isinstance(error, ServerError)
         and error.status == 503
-        and (method == "GET" or content_type == APPLY)
+        and (method == "GET" or content_type == APPLY_PATCH)
     )
     # Spread, or all that were turned away come back in the same moment.
     return seconds * random.uniform(1.0, 1.2) if may_repeat else None  # noqa: S311 (no secret)

@@ -2,11 +2,13 @@
 
 A context belongs to a connection, not to the client: when a CA or certificate file is replaced,
 the next connection is made with a new context while open streams go on with the old one. A file
-that can't be read at that moment changes nothing: what works, stays.
+that can't be read at that moment changes nothing: what works, stays. Contexts are made off the
+event loop: to parse a bundle of authorities takes long enough to be felt there.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import ssl
@@ -64,12 +66,13 @@ class TlsContexts:
         self._tls = tls
         self._now = now
         self._files = [f for f in (tls.ca, tls.certificate, tls.key) if isinstance(f, Path)]
-        self._seen: tuple[object, ...] | None = None
+        self._seen: tuple[object, ...] = ()
         self._certificate: ClientCertificate | None = None
         self._look_again = 0.0
         self._context: ssl.SSLContext | None = None
+        self._making = asyncio.Lock()
 
-    def current(self, certificate: ClientCertificate | None = None) -> ssl.SSLContext:
+    async def current(self, certificate: ClientCertificate | None = None) -> ssl.SSLContext:
         """Return the context for the next connection.
 
         Args:
@@ -78,26 +81,32 @@ class TlsContexts:
         Raises:
             KubeconfigError: The first context can't be made.
         """
-        now = self._now()
-        if (
-            self._context is not None
-            and now < self._look_again
-            and certificate is self._certificate
-        ):
-            return self._context
-        self._look_again = now + _CHECK_SECONDS
-        self._certificate = certificate
+        if (context := self._fresh(certificate)) is not None:
+            return context
+        async with self._making:
+            return self._fresh(certificate) or await self._look(certificate)
+
+    def _fresh(self, certificate: ClientCertificate | None) -> ssl.SSLContext | None:
+        is_fresh = certificate is self._certificate and self._now() < self._look_again
+        return self._context if is_fresh else None
+
+    async def _look(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
+        """Look at the files, and make another context if they have changed."""
+        context = self._context
         seen = (certificate, *map(_fingerprint, self._files))
-        if self._context is not None and seen == self._seen:
-            return self._context
-        try:
-            self._context = make_context(self._tls, certificate)
-            self._seen = seen
-        except KubeconfigError as error:
-            if self._context is None:
-                raise
-            _log.warning("new TLS files can't be used, the old ones stay: %s", error)
-        return self._context
+        # Set now: the others go on with the old context while the new one is made.
+        self._look_again = self._now() + _CHECK_SECONDS
+        if context is None or seen != self._seen:
+            try:
+                context = await asyncio.to_thread(make_context, self._tls, certificate)
+            except KubeconfigError as error:
+                if context is None:
+                    raise
+                _log.warning("new TLS files can't be used, the old ones stay: %s", error)
+            else:
+                self._context, self._seen = context, seen
+        self._certificate = certificate
+        return context
 
     def distrust(self) -> None:
         """Look at the files at the next call: a handshake has just failed."""

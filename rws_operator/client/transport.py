@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import socket
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -23,15 +22,15 @@ import aiohttp
 from yarl import URL
 
 from rws_operator.client.answer import error_of
+from rws_operator.client.connector import make_connector
 from rws_operator.client.failure import BROKEN, failure_of
 from rws_operator.client.proxy import proxy_of
 from rws_operator.client.tls import TlsContexts
-from rws_operator.errors import KubeconfigError
+from rws_operator.errors import ConfigurationError, KubeconfigError
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from aiohttp import AddrInfoType
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import Connection
     from aiohttp.http import RawResponseMessage
@@ -43,19 +42,8 @@ if TYPE_CHECKING:
 _POOL_SIZE = 64
 """Connections for requests at once; more wait their turn, as the server's own limits ask."""
 
-_KEEP_SECONDS = 30.0
-"""How long an idle connection is kept: less than any server or load balancer keeps it."""
-
 _READ_BUFFER = 2**18
 """Bytes that may wait to be read before the socket is paused."""
-
-_SOCKET_OPTIONS = {
-    "TCP_USER_TIMEOUT": 20_000,  # milliseconds that sent bytes may stay unacknowledged
-    "TCP_KEEPIDLE": 30,
-    "TCP_KEEPINTVL": 10,
-    "TCP_KEEPCNT": 3,
-}
-"""Set where the system knows them; asyncio sets TCP_NODELAY itself."""
 
 _WITH_BODY = frozenset(("POST", "PUT", "PATCH"))
 """Verbs whose requests say how long their body is even where there is none."""
@@ -90,6 +78,7 @@ class Transport:
         self._contexts = TlsContexts(config.tls, lambda: self._loop.time())
         self._context: SSLContext | None = None
         self._route: _Route | None = None
+        self._closed = False
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -97,12 +86,20 @@ class Transport:
 
     @cached_property
     def _pool(self) -> aiohttp.TCPConnector:
-        return _connector(_POOL_SIZE)
+        return self._connector(_POOL_SIZE)
 
     @cached_property
     def _own(self) -> aiohttp.TCPConnector:
         """The unbounded connector of watches and of what must never wait."""
-        return _connector(0)
+        return self._connector(0)
+
+    def _connector(self, limit: int) -> aiohttp.TCPConnector:
+        if self._closed:
+            raise ConfigurationError(
+                f"the client of {self._config.server} is closed",
+                remedy="close it after its last request, or make another one",
+            )
+        return make_connector(limit)
 
     def _fixed_head(self, user_agent: str) -> str:
         """Return the header lines that never change."""
@@ -144,6 +141,7 @@ class Transport:
 
         Raises:
             ConnectionFailed: No answer came.
+            ConfigurationError: It was closed, or the TLS files can't be used.
             LeadershipLost: The fence refused; nothing was sent.
         """
         connection = await self._connect(self._own if priority else self._pool)
@@ -170,6 +168,7 @@ class Transport:
         Raises:
             ApiError: The answer is no success.
             ConnectionFailed: No answer came.
+            ConfigurationError: It was closed, or the TLS files can't be used.
         """
         connection = await self._connect(self._own)
         try:
@@ -187,14 +186,15 @@ class Transport:
         return Stream(connection, payload, self._config)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; a request that comes later is refused."""
+        self._closed = True
         for name in ("_pool", "_own"):
             connector = self.__dict__.pop(name, None)
             if connector is not None:
                 await connector.close()
 
     async def _connect(self, connector: aiohttp.TCPConnector) -> Connection:
-        route = self._current_route()
+        route = await self._current_route()
         try:
             return await connector.connect(route, traces=[], timeout=_NO_TIMEOUT)
         except BROKEN as error:
@@ -202,11 +202,11 @@ class Transport:
                 self._contexts.distrust()
             raise failure_of(error, self._config, sent=False) from error
 
-    def _current_route(self) -> _Route:
+    async def _current_route(self) -> _Route:
         """Return the route, a new one if the TLS files have changed."""
         context = None
         if self._secure:
-            context = self._contexts.current(self._config.credentials.certificate)
+            context = await self._contexts.current(self._config.credentials.certificate)
         if self._route is None or context is not self._context:
             self._context = context
             self._route = _Route(
@@ -278,21 +278,3 @@ async def _read_head(connection: Connection) -> tuple[RawResponseMessage, aiohtt
         message, payload = await cast("ResponseHandler", connection.protocol).read()
         if message.code >= 200:
             return message, payload
-
-
-def _connector(limit: int) -> aiohttp.TCPConnector:
-    return aiohttp.TCPConnector(
-        limit=limit, keepalive_timeout=_KEEP_SECONDS, socket_factory=_open_socket
-    )
-
-
-def _open_socket(address: AddrInfoType) -> socket.socket:
-    """Open a socket whose dead peer the kernel finds, long before TCP itself gives up."""
-    family, kind, protocol, _, _ = address
-    opened = socket.socket(family, kind, protocol)
-    opened.setblocking(False)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _SOCKET_OPTIONS.items():
-        if (option := getattr(socket, name, None)) is not None:
-            opened.setsockopt(socket.IPPROTO_TCP, option, value)
-    return opened

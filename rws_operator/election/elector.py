@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import logging
 import random
-import re
 import time
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from rws_operator.errors import (
     NotFound,
     OperatorError,
 )
+from rws_operator.resources.names import check_label, check_subdomain
 
 if TYPE_CHECKING:
     from rws_operator.client import Client
@@ -43,7 +43,6 @@ log = logging.getLogger("rws_operator.election")
 
 _JITTER_SECONDS = 0.1  # spreads standbys that see one release, and retries after a 409
 _RELEASE_SECONDS = 2.0
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 class LeaderElector:
@@ -290,13 +289,8 @@ class LeaderElector:
 
 
 def _check_names(namespace: str, lease: str, identity: str) -> None:
-    for what, name in (("namespace", namespace), ("lease", lease)):
-        if len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
-            raise ConfigurationError(
-                f"leader election: {what}={name!r} is no valid name",
-                remedy="use lower-case letters, digits, '-' and '.', at most 253 characters, "
-                "with a letter or digit at both ends",
-            )
+    check_label(namespace, "leader election: namespace")
+    check_subdomain(lease, "leader election: lease")
     if not 1 <= len(identity) <= 128:
         raise ConfigurationError(
             f"leader election: identity={identity!r} has {len(identity)} characters",

@@ -7,13 +7,13 @@ Only the five fields of `LeaseRecord` take part in election. Whatever else stand
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from rws_operator.errors import DecodeError
 from rws_operator.resources.kind import Kind
+from rws_operator.resources.micro_time import micro_time
 
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
@@ -115,11 +115,6 @@ def decode_lease(body: bytes | msgspec.Raw) -> Lease:
     except msgspec.DecodeError as error:
         raise DecodeError(f"no readable Lease: {error}") from error
     return read_lease(wire)
-
-
-def micro_time(wall: float) -> str:
-    """Seconds since the epoch as the API's MicroTime, always in UTC with six digits."""
-    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _spec(record: LeaseRecord) -> dict[str, Any]:

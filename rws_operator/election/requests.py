@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
+from rws_operator.client.document import decode_page
 from rws_operator.election.lease import (
     LEASE,
     Lease,
     LeaseRecord,
     decode_lease,
     new_lease,
-    read_lease,
 )
 from rws_operator.errors import DecodeError
 
@@ -60,12 +60,13 @@ class LeaseRequests:
         params = {"fieldSelector": self.field_selector}
         body = await self._request("GET", self._collection, params=params)
         try:
-            answer = msgspec.json.decode(body)
-            version = answer["metadata"]["resourceVersion"]
-            items = answer.get("items") or []
-        except (msgspec.DecodeError, KeyError, TypeError) as error:
-            raise DecodeError(f"no readable list of Leases: {error!r}") from error
-        return Listing(read_lease(items[0]) if items else None, version)
+            page = decode_page(body)
+        except msgspec.DecodeError as error:
+            raise DecodeError(f"no readable list of Leases: {error}") from error
+        version = page.metadata.resource_version
+        if not version:
+            raise DecodeError("a list of Leases came without a resourceVersion")
+        return Listing(decode_lease(page.items[0]) if page.items else None, version)
 
     async def create(self, record: LeaseRecord) -> Lease:
         """Make the Lease; AlreadyExists if somebody was quicker."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.manifests import workload
-from rws_operator.manifests.names import check_label
 from rws_operator.manifests.rbac import Rbac
+from rws_operator.resources.names import check_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from rws_operator.resources.field import Field, ListType
 from rws_operator.resources.kind import Kind, ObjectKey
 from rws_operator.resources.metadata import ObjectMeta, OwnerReference
 from rws_operator.resources.model import Model
-from rws_operator.resources.owners import add_owner, check_owner, owner_reference
+from rws_operator.resources.owners import add_owner, check_owner
 from rws_operator.resources.policy_rule import PolicyRule
 from rws_operator.resources.quantity import Duration, IntOrString, Quantity
 from rws_operator.resources.rule import Rule
@@ -44,7 +44,6 @@ __all__ = [
     "group_and_plural",
     "kind_of",
     "kinds",
-    "owner_reference",
     "set_condition",
     "to_wire",
 ]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn, get_args
 
 from rws_operator.errors import ResourceDefinitionError
 from rws_operator.resources.kind import Kind
+from rws_operator.resources.names import is_label, is_subdomain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,11 +76,9 @@ class ResourceDefinition:
     selectable_fields: tuple[str, ...]
 
 
-_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _PROTECTED = re.compile(r"(.*\.)?(k8s|kubernetes)\.io")
-_LABEL_LENGTH = 63
+_KIND_LENGTH = 63
 _WARNING_LENGTH = 256
 
 
@@ -160,7 +159,7 @@ class _Check:
                 f"{self.class_name}: group is missing",
                 remedy="add it to the class keywords, e.g. group='example.com'",
             )
-        if not _SUBDOMAIN.fullmatch(group):
+        if not is_subdomain(group) or "." not in group:
             self.refuse("group", group, "use a domain name of your own, e.g. 'example.com'")
         if _PROTECTED.fullmatch(group):
             self.refuse("group", group, "*.k8s.io is kept for Kubernetes; use a domain of your own")
@@ -175,12 +174,12 @@ class _Check:
         return self.label("version", version)
 
     def kind(self, kind: str) -> str:
-        if not _KIND.fullmatch(kind) or len(kind) > _LABEL_LENGTH:
+        if not _KIND.fullmatch(kind) or len(kind) > _KIND_LENGTH:
             self.refuse("kind", kind, "use CamelCase letters and digits, at most 63")
         return kind
 
     def label(self, keyword: str, value: str) -> str:
-        if not _LABEL.fullmatch(value) or len(value) > _LABEL_LENGTH:
+        if not is_label(value) or not value[0].isalpha():
             self.refuse(
                 keyword,
                 value,

@@ -1,4 +1,4 @@
-"""Owner references: made, checked and joined.
+"""Owner references: checked and joined.
 
 The API server accepts pairs that the garbage collector then deletes or never collects (a
 namespaced owner of a cluster-scoped child, an owner in another namespace, a stale uid), so
@@ -9,52 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from rws_operator.errors import OwnerReferenceError
-from rws_operator.resources.custom_resource import CustomResource, definition_of
-from rws_operator.resources.record import ObjectRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rws_operator.resources.kind import Kind
-
-
-class _Identity(msgspec.Struct, rename="camel"):
-    api_version: str
-    kind: str
-
-
-def owner_reference(owner: Mapping[str, Any] | CustomResource | ObjectRecord) -> dict[str, Any]:
-    """The controller reference that makes a child belong to `owner`.
-
-    Raises:
-        OwnerReferenceError: The owner has no uid, apiVersion, kind or name: it was not read
-            from the API server.
-    """
-    api_version, kind, name, uid = _identity(owner)
-    identity = {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
-    for part, value in identity.items():
-        if not value:
-            raise OwnerReferenceError(
-                f"{kind or 'an object'} {name or ''} has no {part} and can't own anything",
-                remedy="pass the object as the API server gave it",
-            )
-    return {**identity, "controller": True, "blockOwnerDeletion": True}
-
-
-def _identity(
-    owner: Mapping[str, Any] | CustomResource | ObjectRecord,
-) -> tuple[str | None, str | None, str | None, str | None]:
-    if isinstance(owner, CustomResource):
-        kind = definition_of(type(owner)).kind
-        return kind.api_version, kind.kind, owner.name, owner.uid
-    if isinstance(owner, ObjectRecord):
-        identity = msgspec.json.decode(owner.raw, type=_Identity)
-        return identity.api_version, identity.kind, owner.key.name, owner.uid
-    metadata = owner.get("metadata") or {}
-    return owner.get("apiVersion"), owner.get("kind"), metadata.get("name"), metadata.get("uid")
 
 
 def check_owner(

@@ -1,21 +1,21 @@
 """Takes the control plane's programs from an archive that the user names.
 
-The address carries the archive's checksum: `https://host/file.tar.gz#sha512=<hex digits>`. Archives
-of the envtest kind fit; what they lack is built.
+The user gives its checksum too. Archives of the envtest kind fit; what they lack is built.
 
 Invariant: nothing of an archive whose checksum differs is ever unpacked or run.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import tarfile
 import tempfile
 import urllib.request
 from collections.abc import Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO
-from urllib.parse import urldefrag
 
 from rws_operator.testing.errors import ProgramsNotFound
 from rws_operator.testing.waiting import report_progress
@@ -24,28 +24,39 @@ _CHUNK = 1 << 20
 _READ_SECONDS = 60.0
 
 
-def fetch_programs(url: str, names: Sequence[str], folder: Path) -> None:
+def fetch_programs(
+    address: str, sha512: str, names: Sequence[str], folder: Path
+) -> tuple[str, ...]:
     """Fetch an archive and put those of the named programs that it has into the folder.
+
+    Args:
+        address: Where the archive is.
+        sha512: Its checksum, 128 hex digits.
+        names: The programs to take.
+        folder: Where to put them.
+
+    Returns:
+        The names of the programs that it has.
 
     Raises:
         ProgramsNotFound: It can't be fetched, has no or another checksum, or is no archive.
     """
-    address, fragment = urldefrag(url)
-    expected = fragment.removeprefix("sha512=").lower()
-    if len(expected) != 128:
+    expected = sha512.lower()
+    if not re.fullmatch("[0-9a-f]{128}", expected):
         raise ProgramsNotFound(
-            f"RWS_CONTROLPLANE_URL={url} names no checksum", remedy="append #sha512=<hex digits>"
+            f"the archive {address} comes without a SHA-512 of 128 hex digits",
+            remedy="append #sha512=<hex digits> to RWS_CONTROLPLANE_URL, or pass --sha512",
         )
     report_progress(f"fetching the control plane from {address}")
     with tempfile.TemporaryFile(dir=folder) as file:
         try:
             actual = _download(address, file)
-        except OSError as error:
+        except (OSError, ValueError, HTTPException) as error:
             raise ProgramsNotFound(f"{address} can't be fetched: {error}") from error
         if actual != expected:
             raise ProgramsNotFound(f"{address} has SHA-512 {actual}, not {expected}")
         file.seek(0)
-        _unpack(address, file, names, folder)
+        return tuple(_unpack(address, file, names, folder))
 
 
 def _download(address: str, file: IO[bytes]) -> str:
@@ -58,7 +69,8 @@ def _download(address: str, file: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _unpack(address: str, file: IO[bytes], names: Sequence[str], folder: Path) -> None:
+def _unpack(address: str, file: IO[bytes], names: Sequence[str], folder: Path) -> list[str]:
+    found = []
     try:
         with tarfile.open(fileobj=file) as archive:
             for member in archive:
@@ -68,8 +80,10 @@ def _unpack(address: str, file: IO[bytes], names: Sequence[str], folder: Path) -
                     assert content is not None
                     with content:
                         _install(content, folder / name)
+                    found.append(name)
     except tarfile.TarError as error:
         raise ProgramsNotFound(f"{address} is no tar archive: {error}") from error
+    return found
 
 
 def _install(content: IO[bytes], target: Path) -> None:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rws_operator.client import Client, client
+from rws_operator.client.content_type import APPLY_PATCH
 from rws_operator.errors import NotFound
 from rws_operator.manifests.crd import crd
 from rws_operator.resources import CustomResource
@@ -125,7 +126,7 @@ class TestCluster:
             f"{_CRDS}/{definition['metadata']['name']}",
             params={"fieldManager": _FIELD_MANAGER, "force": "true"},
             body=definition,
-            content_type="application/apply-patch+yaml",
+            content_type=APPLY_PATCH,
         )
         await self.wait_until_served(definition)
 

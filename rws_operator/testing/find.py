@@ -6,12 +6,15 @@ time. A cluster named by RWS_TEST_KUBECONFIG comes before all this, see `control
 Invariant: what is in the cache is whole. Files get there by a rename.
 """
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import urldefrag
 
 from rws_operator.testing.archive import fetch_programs
 from rws_operator.testing.build import build_programs
+from rws_operator.testing.errors import ProgramsNotFound
 from rws_operator.testing.waiting import exclusive
 
 KUBERNETES_VERSION = "v1.37.2"
@@ -34,18 +37,60 @@ def find_programs(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
     folders = [cache]
     if assets := environ.get("KUBEBUILDER_ASSETS"):
         folders.insert(0, Path(assets))
-    if missing := _missing(folders):
-        cache.mkdir(parents=True, exist_ok=True)
-        with exclusive(cache / ".lock", f"another process that makes {', '.join(missing)}"):
+    if _missing(folders):
+        with _alone(cache):
             _provide(folders, cache, environ)
     return {name: path for name in PROGRAMS if (path := _find(name, folders))}
+
+
+def build_cached(environ: Mapping[str, str] = os.environ) -> None:
+    """Build those of the programs that the cache lacks.
+
+    Raises:
+        ProgramsNotFound: There is no compiler, or it failed.
+    """
+    with _alone(cache := cache_folder(environ)):
+        if missing := _missing([cache]):
+            build_programs(missing, KUBERNETES_VERSION, cache)
+
+
+def fetch_cached(
+    address: str, sha512: str, environ: Mapping[str, str] = os.environ
+) -> tuple[str, ...]:
+    """Put the programs of an archive into the cache, in place of any that are there.
+
+    Args:
+        address: Where the archive is.
+        sha512: Its checksum, 128 hex digits.
+        environ: Names the cache.
+
+    Returns:
+        The names of the programs that it has.
+
+    Raises:
+        ProgramsNotFound: It can't be used, or has none of the programs.
+    """
+    with _alone(cache := cache_folder(environ)):
+        found = fetch_programs(address, sha512, PROGRAMS, cache)
+    if not found:
+        raise ProgramsNotFound(f"{address} holds none of {', '.join(PROGRAMS)}")
+    return found
+
+
+@contextlib.contextmanager
+def _alone(cache: Path) -> Iterator[None]:
+    """Make the cache if need be, and let no other process change it meanwhile."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with exclusive(cache / ".lock", f"another process that fills {cache}"):
+        yield
 
 
 def _provide(folders: list[Path], cache: Path, environ: Mapping[str, str]) -> None:
     """Fill the cache with what no folder has; another process may just have done so."""
     url = environ.get("RWS_CONTROLPLANE_URL")
     if url and (missing := _missing(folders)):
-        fetch_programs(url, missing, cache)
+        address, fragment = urldefrag(url)
+        fetch_programs(address, fragment.removeprefix("sha512="), missing, cache)
     if missing := _missing(folders):
         build_programs(missing, KUBERNETES_VERSION, cache)
 

@@ -5,8 +5,12 @@ fall silent, answers that get lost, permissions that come and go. The gate stand
 speaks plain HTTP to the program and TLS to the real API server, and passes everything on
 unchanged except where a test asks for a fault. The server stays the real one.
 
-    async with Gate(control_plane.kubeconfig) as gate:
-        client = await rws_operator.client(str(gate.kubeconfig))
+    from rws_operator.client import client
+
+    async with (
+        Gate(control_plane.kubeconfig) as gate,
+        await client(str(gate.kubeconfig)) as through_gate,
+    ):
         ...
         with gate.hold(verb="watch", resource="widgets", stage="events") as held:
             ...                                  # the watch lags behind

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rws_operator.client import config, current_namespace, identity, load_config
+from rws_operator.client import current_namespace, identity, load_config
 from rws_operator.client.identity import identity as cached_identity
+from rws_operator.client.load import in_cluster_config
 from rws_operator.client.tls import Tls
 from rws_operator.errors import KubeconfigError
 
@@ -24,7 +25,7 @@ def mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_a_pods_configuration(mount: Path) -> None:
     """Address from the environment; token, CA and namespace from the mount."""
-    found = config.in_cluster_config(mount)
+    found = in_cluster_config(mount)
     assert found is not None
     assert found.server == "https://10.0.0.1:443"
     assert found.namespace == "team"
@@ -35,28 +36,28 @@ async def test_a_pods_configuration(mount: Path) -> None:
 def test_an_ipv6_address(mount: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An IPv6 address stands in brackets."""
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
-    found = config.in_cluster_config(mount)
+    found = in_cluster_config(mount)
     assert found is not None
     assert found.server == "https://[fd00::1]:443"
 
 
 def test_no_pod() -> None:
     """Without the variables this is no pod."""
-    assert config.in_cluster_config() is None
+    assert in_cluster_config() is None
 
 
 @pytest.mark.usefixtures("mount")
 def test_a_pod_without_its_token(tmp_path: Path) -> None:
     """The error says what to set on the pod."""
     with pytest.raises(KubeconfigError, match="token is missing: set automountServiceAccountToken"):
-        config.in_cluster_config(tmp_path / "elsewhere")
+        in_cluster_config(tmp_path / "elsewhere")
 
 
 def test_the_pod_goes_before_the_environment(
     mount: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A pod is itself, whatever KUBECONFIG says; a path that is given goes before both."""
-    monkeypatch.setattr(config.in_cluster_config, "__defaults__", (mount,))
+    monkeypatch.setattr(in_cluster_config, "__defaults__", (mount,))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
     assert load_config().server == "https://10.0.0.1:443"
     with pytest.raises(KubeconfigError, match="given"):
@@ -88,3 +89,9 @@ def test_current_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert current_namespace() == "team"
     monkeypatch.setenv("POD_NAMESPACE", "pod")
     assert current_namespace() == "pod"
+
+
+def test_a_pods_token_that_may_not_be_looked_at(mount: Path) -> None:
+    """A mount that this user may not enter is an error of one line."""
+    with pytest.raises(KubeconfigError, match=r"token can't be read \(.*\): allow this user"):
+        in_cluster_config(mount / ("x" * 300))

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from rws_operator.client import Client, ClientConfig
-from rws_operator.errors import ConnectionFailed
+from rws_operator.errors import ConfigurationError, ConnectionFailed
+from tests.client.scripted import ScriptedServer, ok
 
 
 async def failure(address: str) -> str:
@@ -49,3 +50,19 @@ async def test_a_network_without_a_route(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", unreachable)
     assert "can't be reached (Network is unreachable)" in await failure("http://127.0.0.1:1")
+
+
+async def test_a_closed_client_sends_nothing(server: ScriptedServer) -> None:
+    """A request after `close` is refused, and opens no connection that nobody would close."""
+    server.answer(ok())
+    client = server.client()
+    await client.request("GET", "/x")
+    await client.close()
+    for priority in (False, True):
+        with pytest.raises(ConfigurationError, match="closed: close it after its last request"):
+            await client.request("GET", "/x", priority=priority)
+    with pytest.raises(ConfigurationError, match="closed"):
+        async with client.stream("/x"):
+            raise AssertionError
+    await client.close()
+    assert len(server.seen) == 1

@@ -123,7 +123,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "a SOCKS proxy": ({"cluster": {"proxy-url": "socks5://h:1"}}, "clusters[k].proxy-url is no"),
     "a missing CA file": (
         {"cluster": {"certificate-authority": "no.pem"}},
-        "no.pem, which is missi",
+        "no.pem, which can't be",
     ),
     "a CA that is no base64": (
         {"cluster": {"certificate-authority-data": "%%%"}},
@@ -231,3 +231,45 @@ def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
     """A folder can't be read as a file, and the error says so."""
     with pytest.raises(KubeconfigError, match="can't be read"):
         load_config(tmp_path)
+
+
+TOO_LONG = "x" * 300
+"""A name that the system refuses to look for, as it refuses a folder that one may not enter."""
+
+
+@pytest.mark.parametrize("named", [TOO_LONG, f"good{os.pathsep}{TOO_LONG}"])
+def test_a_file_that_may_not_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    """A file that this user may not even look for is an error of one line, never passed over."""
+    write(tmp_path / "good")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", named)
+    with pytest.raises(KubeconfigError, match=r"x can't be read \(.*\): allow this user") as caught:
+        load_config()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "field"),
+    [
+        ("user", "tokenFile"),
+        ("user", "client-certificate"),
+        ("cluster", "certificate-authority"),
+    ],
+)
+@pytest.mark.parametrize("named", [TOO_LONG, "missing", "."])
+def test_a_named_file_that_cannot_be_read(
+    tmp_path: Path, section: str, field: str, named: str
+) -> None:
+    """The error names the field and the file, whatever is wrong with the file."""
+    path = write(tmp_path / "config", **{section: {field: named}})
+    with pytest.raises(KubeconfigError, match=rf"{field} names .*, which .*: correct the path"):
+        load_config(path)
+
+
+def test_a_home_that_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ``~`` that stands for no home is no reason for a traceback."""
+    monkeypatch.setenv("KUBECONFIG", "~nobody-of-this-name/config")
+    with pytest.raises(KubeconfigError, match="no kubeconfig found at ~nobody"):
+        load_config()

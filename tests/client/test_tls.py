@@ -1,8 +1,10 @@
 """TLS: who is trusted, files that change, and certificates that are no files."""
 
+import asyncio
 import os
 import ssl
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from rws_operator.client import tls
 from rws_operator.client.credentials import Credential, RenewedCredentials
 from rws_operator.client.tls import Tls, TlsContexts, make_context
 from rws_operator.errors import ConnectionFailed, KubeconfigError
@@ -92,23 +95,23 @@ async def test_a_ca_file_that_is_replaced(tmp_path: Path, monkeypatch: pytest.Mo
             assert (await client.request("GET", "/x")).status == 200
 
 
-def test_files_are_looked_at_now_and_then(tmp_path: Path) -> None:
+async def test_files_are_looked_at_now_and_then(tmp_path: Path) -> None:
     """A context lasts until its files change, and they are looked at every 10 s."""
     now = 0.0
     ca = tmp_path / "ca.crt"
     ca.write_bytes(CertificateAuthority().cert_pem)
     contexts = TlsContexts(Tls(ca=ca), lambda: now)
-    first = contexts.current()
+    first = await contexts.current()
     now = 20.0
-    assert contexts.current() is first
+    assert await contexts.current() is first
     replace(ca, CertificateAuthority().cert_pem)
-    assert contexts.current() is first
+    assert await contexts.current() is first
     now = 40.0
-    assert contexts.current() is not first
+    assert await contexts.current() is not first
 
 
 @pytest.mark.parametrize("content", [b"half a certif", b""])
-def test_a_broken_file_changes_nothing(
+async def test_a_broken_file_changes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
 ) -> None:
     """A file that is being written, or was emptied, does not take the working context away."""
@@ -116,14 +119,58 @@ def test_a_broken_file_changes_nothing(
     ca = tmp_path / "ca.crt"
     ca.write_bytes(CertificateAuthority().cert_pem)
     contexts = TlsContexts(Tls(ca=ca), lambda: now)
-    first = contexts.current()
+    first = await contexts.current()
     replace(ca, content)
     now = 20.0
-    assert contexts.current() is first
+    assert await contexts.current() is first
     assert "the old ones stay" in caplog.text
     ca.unlink()
     now = 40.0
-    assert contexts.current() is first
+    assert await contexts.current() is first
+
+
+async def test_a_context_is_made_off_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While new files are read the loop goes on, and so do requests, with the old context."""
+    now = 0.0
+    ca = tmp_path / "ca.crt"
+    ca.write_bytes(CertificateAuthority().cert_pem)
+    contexts = TlsContexts(Tls(ca=ca), lambda: now)
+    first = await contexts.current()
+    reading, may_end = threading.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> ssl.SSLContext:
+        reading.set()
+        assert may_end.wait(10)
+        return make_context(*arguments)
+
+    monkeypatch.setattr(tls, "make_context", slow)
+    replace(ca, CertificateAuthority().cert_pem)
+    now = 20.0
+    renewing = asyncio.create_task(contexts.current())
+    assert await asyncio.to_thread(reading.wait, 5)
+    assert await contexts.current() is first
+    may_end.set()
+    assert await renewing is not first
+    assert await contexts.current() is await renewing
+
+
+async def test_requests_that_come_together_make_one_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first requests of a client wait for one context instead of making many."""
+    made: list[ssl.SSLContext] = []
+
+    def counted(*arguments: Any) -> ssl.SSLContext:
+        made.append(make_context(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(tls, "make_context", counted)
+    contexts = TlsContexts(Tls(ca=CertificateAuthority().cert_pem), lambda: 0.0)
+    got = await asyncio.gather(*(contexts.current() for _ in range(5)))
+    assert len(made) == 1
+    assert set(got) == set(made)
 
 
 def test_inline_certificates_leave_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

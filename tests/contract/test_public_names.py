@@ -15,6 +15,7 @@ import rws_operator.client
 import rws_operator.election
 import rws_operator.errors
 import rws_operator.manifests
+import rws_operator.testing
 
 ROOT = Path(__file__).parent.parent.parent
 DESIGN = [
@@ -44,7 +45,14 @@ DESIGN = [
 
 
 @pytest.mark.parametrize(
-    "module", [rws_operator, rws_operator.client, rws_operator.election, rws_operator.manifests]
+    "module",
+    [
+        rws_operator,
+        rws_operator.client,
+        rws_operator.election,
+        rws_operator.manifests,
+        rws_operator.testing,
+    ],
 )
 def test_what_is_exported_is_all_and_sorted(module: Any) -> None:
     """`__all__` is sorted, holds nothing twice, and misses no public name that is not a module."""

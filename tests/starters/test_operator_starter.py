@@ -12,7 +12,8 @@ from cookiecutter.main import cookiecutter
 
 from rws_operator.testing import ControlPlane, TestCluster
 
-STARTER = Path(__file__).parents[2] / "starters" / "operator"
+ROOT = Path(__file__).parents[2]
+STARTER = ROOT / "starters" / "operator"
 GROUP = "starter.test.example.com"
 
 
@@ -74,9 +75,25 @@ async def test_its_manifests_are_accepted(project: Path, cluster: TestCluster):
             )
 
 
+def test_its_dependencies_can_be_had(tmp_path: Path):
+    """What the generated README says to type makes and finds a wheel of the runtime."""
+    project = generate(tmp_path, rws_operator=str(ROOT))
+    commands = (project / "README.md").read_text().splitlines()
+    wheel, install = (line.split() for line in commands if line.startswith("pip "))
+    assert wheel[-1] == str(ROOT)
+    made = run(project, *wheel, "--no-build-isolation", PIP_NO_INDEX="1")
+    assert made.returncode == 0, made.stderr
+    (path,) = (project / "wheels").glob("rws_operator-*.whl")
+    assert install == ["pip", "install", "wheels/*.whl", "-e", "'.[test]'"]
+    options = ["--no-build-isolation", "--dry-run", "--force-reinstall", "--no-deps"]
+    tried = run(project, "pip", "install", str(path), "-e", ".", *options, PIP_NO_INDEX="1")
+    assert "Would install greeting-operator-0.1.0 rws-operator-" in tried.stdout, tried.stderr
+    assert "COPY wheels /src/wheels" in (project / "Dockerfile").read_text()
+
+
 def test_the_generated_code_passes_our_own_checks(project: Path):
     """A new project starts without a single complaint of linter or formatter."""
-    config = ["--config", str(STARTER.parents[1] / "pyproject.toml")]
+    config = ["--config", str(ROOT / "pyproject.toml")]
     for check in (["check"], ["format", "--check"]):
         result = run(project, "ruff", *check, *config, ".")
         assert result.returncode == 0, result.stdout

@@ -1,8 +1,9 @@
 """The pytest plugin: fixtures for a control plane, a client and a namespace per test.
 
-pytest loads it by its entry point wherever rws_operator is installed, so it imports the rest only
-when a fixture is used. `control_plane` needs nothing else; `cluster` and `namespace` are async and
-need pytest-asyncio.
+pytest loads it by its entry point wherever rws_operator is installed, also in runs that have
+nothing to do with operators. So it stands beside the package, whose modules bring the runtime with
+them, and imports that only when a fixture is used. `control_plane` needs nothing else; `cluster`
+and `namespace` are async and need pytest-asyncio.
 
 Where no control plane can be had the tests are skipped, unless RWS_TEST_REQUIRE_KUBERNETES is set:
 then they fail, so that CI never goes green without having tested.
