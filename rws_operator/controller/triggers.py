@@ -190,7 +190,7 @@ class MappedTrigger:
         for state in unmapped.states:
             try:
                 targets = self._targets(state.record)
-            except Exception as raised:
+            except BaseException as raised:  # no await in it: a cancellation is the author's own
                 failed.append(state)
                 error = raised
             else:
@@ -226,7 +226,7 @@ class MappedTrigger:
         unmapped.timer = loop.call_later(delay, self._map, key, unmapped, Lane.NORMAL)
         self._unmapped[key] = unmapped
 
-    def _report(self, key: ObjectKey, error: Exception) -> None:
+    def _report(self, key: ObjectKey, error: BaseException) -> None:
         metrics.mapping_errors.labels(self._controller).inc()
         _log.error(
             "a watch's mapping failed: controller=%s kind=%s object=%s error=%r",

@@ -165,6 +165,25 @@ def test_first_list_goes_to_the_low_lane() -> None:
 
 
 @pytest.mark.virtual_time
+@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit, SystemExit])
+async def test_no_error_of_a_mapping_leaves_it(error: type[BaseException]) -> None:
+    """What would end a task, and the watch with it, is one more failed mapping."""
+    broken = True
+
+    def to(secret: dict[str, Any]) -> str:
+        if broken:
+            raise error
+        return "a"
+
+    queued = Queued()
+    trigger = MappedTrigger(Watch(kinds.Secret, to=to), WIDGET, "raising", queued.add)
+    trigger(Delta(None, record()))
+    broken = False
+    await asyncio.sleep(2)
+    assert queued.keys == [("ns", "a")]
+
+
+@pytest.mark.virtual_time
 async def test_raising_mapping_is_tried_again_until_it_succeeds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
