@@ -327,7 +327,8 @@ def test_without_a_writer_an_explained_write_is_told_to_all() -> None:
 
 def test_with_a_selector_an_answer_brings_nothing_in() -> None:
     """An object that left the selection, or never was in it, stays out however we write to it."""
-    store, deltas = Store(), []  # type: tuple[Store, list[Delta]]
+    store = Store()
+    deltas: list[Delta] = []
     merge = Merge(store, deltas.append, is_selective=True)
     merge.list_started()
     merge.list_completed("10")

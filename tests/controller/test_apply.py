@@ -569,3 +569,17 @@ async def test_kind_is_given_where_it_can_not_be_told(
     assert (await running.context().apply(untyped, kind=crate))["size"] == 2
     with pytest.raises(ConfigurationError, match=r"kind 'Crate' can't be applied as Box\."):
         await running.context().apply(document, kind=kind_of(Box))
+
+
+async def test_no_proof_is_kept_of_what_the_cache_does_not_hold(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """No deletion would be told of an object outside the selection, so it would stay for ever."""
+    async with world(cluster.client, namespace=namespace.name) as made:
+        (informer,) = made.watched.declare(CONFIG, label_selector="in=yes", keep_own_fields=True)
+        await made.environment.informers.wait_synced([informer])
+        document = _config(a="1")
+        document["metadata"]["namespace"] = namespace.name
+        await made.context().apply(document)
+        assert made.environment.proofs.of(informer) == {}
+        assert informer.list() == []

@@ -344,8 +344,12 @@ async def test_answer_keeps_our_own_fields_where_the_cache_does(
 ) -> None:
     """Where the kind is applied, too, no needless apply follows the finalizer."""
     widgets = await widgets_in(cluster, namespace.name)
-    wire = {"apiVersion": WIDGET.api_version, "kind": "Widget", "spec": {"size": 1}}
-    wire["metadata"] = {"name": "w", "namespace": namespace.name}
+    wire = {
+        "apiVersion": WIDGET.api_version,
+        "kind": "Widget",
+        "metadata": {"name": "w", "namespace": namespace.name},
+        "spec": {"size": 1},
+    }
     await cluster.client.apply(wire, field_manager=OPERATOR, kind=WIDGET)
     informers = environment(cluster.client).informers
     informer = informers.informer(WIDGET, Selection(namespace.name), keep_own_fields=True)
