@@ -15,8 +15,9 @@ class Delta(NamedTuple):
     Attributes:
         initial: Part of the first list, so nothing is known to have changed.
         writer: Whose own write this change is, and nothing beside it (see
-            `Informer.writing`); None for every other change. What a run wrote itself needs no
-            other run of it, but may well need one of others who read the object.
+            `Informer.writing`); None for every other change and for each deletion. What a run
+            wrote itself needs no other run of it, but may well need one of others who read the
+            object; what it deleted it may want to make anew.
     """
 
     old: ObjectRecord | None

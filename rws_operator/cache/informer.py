@@ -60,16 +60,17 @@ class Write:
         """The server answered with the object as it is now; the cache shows it at once.
 
         Args:
-            record: The answer; of another key (a generated name, say) it is left to the watch.
+            record: The answer. Of another key (a generated name, say) it is left to the watch;
+                so it is where there is a selector and the cache holds no such object.
             explained: It differs from `before` by the written change alone. Otherwise it shows
                 a foreign change too, and every subscriber is told.
         """
         if record.key == self._key:
             self._merge.answered(record, explained, self._writer)
 
-    def gone(self, explained: bool = False) -> None:
-        """The write deleted the object (explained), or the server answered that there is none."""
-        self._merge.gone(self._key, explained, self._writer)
+    def gone(self) -> None:
+        """The write deleted the object, or the server said that there is none of this name."""
+        self._merge.gone(self._key)
 
 
 class Informer:
@@ -90,11 +91,10 @@ class Informer:
         self.keep_own_fields = keep_own_fields
         self.synced = asyncio.Event()
         self.health = WatchHealth()
-        self.handler_errors = 0
         self._manager = manager
         self._handlers: list[Callable[[Delta], None]] = []
         self._store = Store()
-        self._merge = Merge(self._store, self._tell)
+        self._merge = Merge(self._store, self._tell, is_selective=selection.is_selective)
         self._undecodable = metrics.watch_undecodable.labels(kind.resource)
         self._logged_undecodable = False
 
@@ -144,7 +144,8 @@ class Informer:
             key: The object written.
             writer: Who writes, e.g. controller and object of the run. An explained write is
                 told as a Delta with this writer, so that the writer can tell its own and
-                everyone else learns of it; with None it is told like a foreign change.
+                everyone else learns of it; with None it is told like a foreign change, as a
+                deletion always is.
         """
         return Write(self._merge, self._store, key, writer)
 
@@ -209,5 +210,4 @@ class Informer:
         try:
             handler(delta)
         except Exception:
-            self.handler_errors += 1
             log.exception("a subscriber of the cache failed kind=%s", self)

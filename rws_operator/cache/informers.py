@@ -6,7 +6,9 @@ controller declared it, so that memory and permissions are those that the progra
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterable
+from weakref import WeakSet
 
 from rws_operator import metrics
 from rws_operator.cache.informer import Informer
@@ -60,7 +62,7 @@ class Informers:
                 kind, selection, manager=self._manager, keep_own_fields=keep_own_fields
             )
             self._informers[kind, selection] = found
-            self._show(kind)
+            _measure(found)
             self._start(found)
         elif keep_own_fields and not found.keep_own_fields:
             if self._group is not None:
@@ -81,6 +83,8 @@ class Informers:
                 await asyncio.Event().wait()
             finally:
                 self._group = None
+                for informer in self._informers.values():
+                    _measured[informer.kind.resource].discard(informer)
 
     async def wait_synced(self, informers: Iterable[Informer] | None = None) -> None:
         """Wait until each has its first list; what is missing is logged every 10 s.
@@ -117,20 +121,25 @@ class Informers:
         )
         self._group.create_task(reflector.run(), name=f"watch {informer}")
 
-    def _show(self, kind: Kind) -> None:
-        """Let the metrics read what is there when they are asked; events cost nothing."""
-
-        def total(value: Callable[[Informer], float]) -> Callable[[], float]:
-            return lambda: sum(value(i) for i in list(self._informers.values()) if i.kind == kind)
-
-        def age() -> float:
-            ages = [i.watch_age() for i in list(self._informers.values()) if i.kind == kind]
-            return max(ages, default=0.0)
-
-        metrics.cache_objects.labels(kind.resource).set_function(total(len))
-        metrics.cache_bytes.labels(kind.resource).set_function(total(lambda i: i.size_bytes))
-        metrics.watch_age.labels(kind.resource).set_function(age)
-
 
 def _why(informer: Informer) -> str:
     return f"{informer}: {informer.health.last_error or informer.health.state}"
+
+
+_measured: defaultdict[str, WeakSet[Informer]] = defaultdict(WeakSet)
+
+
+def _measure(informer: Informer) -> None:
+    """Have the gauges computed when they are read; informers of one kind are summed."""
+    resource = informer.kind.resource
+    known = _measured[resource]
+    known.add(informer)
+
+    def total(value: Callable[[Informer], float]) -> Callable[[], float]:
+        return lambda: sum(map(value, list(known)))
+
+    metrics.cache_objects.labels(resource).set_function(total(len))
+    metrics.cache_bytes.labels(resource).set_function(total(lambda each: each.size_bytes))
+    metrics.watch_age.labels(resource).set_function(
+        lambda: max((each.watch_age() for each in list(known)), default=0.0)
+    )

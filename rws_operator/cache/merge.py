@@ -24,44 +24,46 @@ by resource version. This module alone decides; it does no input or output.
                          c newer than r                    dropped: it had left the selection
                                                            before our write brought it back
                          otherwise                         removed
-    an object in a list  it waited for a write             as MODIFIED
+    an object in a list  buried before the list began      not buried: it is there, whoever said
+                                                           that it is not; then as below
+                         it waited for a write             as MODIFIED
                          a awaited, r not newer than a     dropped: the list is older than it
                          r = c                             dropped: nothing changed
                          otherwise                         put; another uid: deletion, addition
     the list's end, L    absent, waited, c newer than L    kept
                          absent, a awaited, newer than L   kept
                          absent otherwise                  removed
-                         L older than progress             history was rolled back: nothing is
-                                                           awaited any more, list again
+                         a awaited, L older than progress  history was rolled back: nothing is
+                                                           awaited or told any more, list again
     progress             a awaited, not newer than it      removed: the watch passed it silently,
                                                            so it is not in this selection
     answer (a) to an     a not newer than c                dropped: a write that changed nothing,
     own write                                              or a later answer came first
                          absent; progress past a; nothing  dropped: deleted since, or not in
                          held shows it                     this selection
+                         absent, or a departure waits; the dropped: whether it is in it, the
+                         selection has a selector          watch tells
                          otherwise                         put; awaited unless already held
     own write found it   cached                            removed; u is buried
-    gone
+    gone, or made it so
 
 Everything put or removed is told as a Delta. An own write that changed the record in the cache
 by nothing but its own change ("explained") is told with its writer, so that the writer's run
 causes no further run of itself, and every other reader learns of it. An answer that shows more is
 told like any foreign change. So a foreign change is never lost: either the answer shows it, or it
-is newer than the answer and arrives later.
+is newer than the answer and arrives later. What is gone is told to all, the writer too: a run that
+deletes an object may wait for that to make it anew.
 """
 
 from collections.abc import Callable, Hashable
 from functools import partial
 
+from rws_operator.cache.awaited import Awaited, covers
+from rws_operator.cache.buried import Buried
 from rws_operator.cache.delta import Delta
 from rws_operator.cache.store import Store
 from rws_operator.resources.kind import ObjectKey
 from rws_operator.resources.record import ObjectRecord, is_newer
-
-
-def covers(later: str, earlier: str) -> bool:
-    """Whether ``later`` is known to be the same resource version, or a newer one."""
-    return later == earlier or is_newer(later, earlier) is True
 
 
 class _Held:
@@ -71,6 +73,7 @@ class _Held:
         self.writes = 0
         self.waiting: list[Callable[[], None]] = []
         self.latest = ""
+        self.has_departed = False
 
 
 class Merge:
@@ -79,17 +82,20 @@ class Merge:
     Args:
         store: The records; nobody else changes them.
         tell: Called with each Delta, in order; must not raise.
+        is_selective: Only objects of a label or field selector belong into the Store.
     """
 
-    def __init__(self, store: Store, tell: Callable[[Delta], None]) -> None:
+    def __init__(
+        self, store: Store, tell: Callable[[Delta], None], *, is_selective: bool = False
+    ) -> None:
         self._store = store
         self._tell = tell
-        self._awaited: dict[ObjectKey, str] = {}
-        self._buried: dict[ObjectKey, ObjectRecord] = {}
+        self._is_selective = is_selective
+        self._awaited = Awaited()
+        self._buried = Buried()
         self._held: dict[ObjectKey, _Held] = {}
         self._progress = ""
         self._listed: set[ObjectKey] = set()
-        self._listed_buried: set[ObjectKey] = set()
         self._initial = True
 
     # What the watch tells.
@@ -102,7 +108,7 @@ class Merge:
     def deleted(self, record: ObjectRecord) -> None:
         """A DELETED event; the record is the object's last state."""
         self._arrived(record)
-        self._or_hold(record.key, record.resource_version, partial(self._deleted, record))
+        self._departs(record)
 
     def progressed(self, resource_version: str) -> None:
         """A bookmark: everything up to ``resource_version`` has been told."""
@@ -113,15 +119,14 @@ class Merge:
     # What a list tells.
 
     def list_started(self) -> None:
-        """A list begins, or begins again."""
+        """A list begins, or begins again; the server is asked for it only now."""
         self._listed = set()
-        self._listed_buried = set()
+        self._buried.list_started()
 
     def listed(self, record: ObjectRecord) -> None:
         """An object of the list."""
         self._listed.add(record.key)
-        if record.key in self._held or self._is_buried(record):
-            self._listed_buried.add(record.key)
+        self._buried.listed(record.key)
         if record.key in self._held:
             self._or_hold(record.key, record.resource_version, partial(self._changed, record))
         else:
@@ -130,7 +135,7 @@ class Merge:
     def unlisted(self, record: ObjectRecord) -> None:
         """An object was deleted after it was listed and before the list ended."""
         self._listed.discard(record.key)
-        self._or_hold(record.key, record.resource_version, partial(self._deleted, record))
+        self._departs(record)
 
     def list_completed(self, resource_version: str) -> bool:
         """The list is whole, as of ``resource_version``.
@@ -140,14 +145,13 @@ class Merge:
         """
         if self._awaited and is_newer(self._progress, resource_version):
             self._awaited.clear()
+            self._progress = ""
             return False
-        self._buried = {k: r for k, r in self._buried.items() if k in self._listed_buried}
+        self._buried.list_completed(self._held)
         for key in dict.fromkeys([*self._store.keys_now(), *self._held]):
             if key not in self._listed:
                 self._without(key, resource_version)
-        self._awaited = {
-            key: a for key, a in self._awaited.items() if not covers(resource_version, a)
-        }
+        self._awaited.take_passed(resource_version)
         self._progress = resource_version
         self._initial = False
         self.list_started()
@@ -171,27 +175,28 @@ class Merge:
     def answered(self, record: ObjectRecord, explained: bool, writer: Hashable | None) -> None:
         """The server's answer to an own write, while its key is held."""
         key, version = record.key, record.resource_version
-        cached = self._store.get(key)
-        latest = self._held[key].latest
-        is_told = latest != "" and covers(latest, version)
-        if self._is_buried(record):
+        cached, held = self._store.get(key), self._held[key]
+        is_told = held.latest != "" and covers(held.latest, version)
+        if self._buried.holds(record):
+            return
+        if self._is_selective and (cached is None or held.has_departed):
             return
         if cached is None and not is_told and self._progress and covers(self._progress, version):
             return
         if cached is not None and covers(cached.resource_version, version):
             return
         if not is_told:
-            self._awaited[key] = version
+            self._awaited.put(key, version)
         self._put(record, writer if explained else None)
 
-    def gone(self, key: ObjectKey, explained: bool, writer: Hashable | None) -> None:
+    def gone(self, key: ObjectKey) -> None:
         """An own write deleted the object, or found that there is none."""
         cached = self._store.get(key)
-        self._awaited.pop(key, None)
+        self._awaited.drop(key)
         if cached is None:
             return
-        self._buried[key] = cached
-        self._remove(cached, writer if explained else None)
+        self._buried.bury(cached)
+        self._remove(cached)
 
     # The rules.
 
@@ -203,11 +208,11 @@ class Merge:
             held.waiting.append(arrival)
             held.latest = version
 
-    def _is_buried(self, record: ObjectRecord) -> bool:
-        buried = self._buried.get(record.key)
-        return buried is not None and (
-            buried.uid == record.uid or covers(buried.resource_version, record.resource_version)
-        )
+    def _departs(self, record: ObjectRecord) -> None:
+        held = self._held.get(record.key)
+        if held is not None:
+            held.has_departed = True
+        self._or_hold(record.key, record.resource_version, partial(self._deleted, record))
 
     def _without(self, key: ObjectKey, version: str) -> None:
         """A list, or a watch's silence, tells that there is no such object as of ``version``."""
@@ -221,27 +226,23 @@ class Merge:
         if self._awaited:
             awaited = self._awaited.get(record.key)
             if awaited is not None and covers(record.resource_version, awaited):
-                del self._awaited[record.key]
+                self._awaited.drop(record.key)
             self._evict_passed()
 
     def _evict_passed(self) -> None:
-        passed = [key for key, a in self._awaited.items() if covers(self._progress, a)]
-        for key in passed:
-            del self._awaited[key]
+        for key in self._awaited.take_passed(self._progress):
             self._without(key, self._progress)
 
     def _changed(self, record: ObjectRecord) -> None:
         cached = self._store.get(record.key)
-        if self._is_buried(record):
+        if self._buried.holds(record):
             return
         if cached is not None and covers(cached.resource_version, record.resource_version):
             return
         self._put(record)
 
     def _deleted(self, record: ObjectRecord) -> None:
-        buried = self._buried.get(record.key)
-        if buried is not None and buried.uid == record.uid:
-            del self._buried[record.key]
+        self._buried.deleted(record)
         cached = self._store.get(record.key)
         if cached is None or cached.uid != record.uid:
             return
@@ -251,7 +252,7 @@ class Merge:
 
     def _list_one(self, record: ObjectRecord) -> None:
         cached = self._store.get(record.key)
-        if self._is_buried(record):
+        if self._buried.holds(record):
             return
         if cached is not None:
             awaited = self._awaited.get(record.key)
@@ -265,10 +266,10 @@ class Merge:
         cached = self._store.get(key)
         if cached is None:
             return
-        known = cached.resource_version if is_late else self._awaited.get(key, version)
+        known = cached.resource_version if is_late else self._awaited.get(key) or version
         if is_newer(known, version):
             return
-        self._awaited.pop(key, None)
+        self._awaited.drop(key)
         self._remove(cached)
 
     def _put(self, record: ObjectRecord, writer: Hashable | None = None) -> None:
@@ -279,6 +280,6 @@ class Merge:
         self._store.put(record)
         self._tell(Delta(old, record, self._initial, writer))
 
-    def _remove(self, cached: ObjectRecord, writer: Hashable | None = None) -> None:
+    def _remove(self, cached: ObjectRecord) -> None:
         self._store.remove(cached.key)
-        self._tell(Delta(cached, None, False, writer))
+        self._tell(Delta(cached, None))

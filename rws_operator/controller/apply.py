@@ -23,7 +23,8 @@ import msgspec
 
 from rws_operator import metrics
 from rws_operator.controller.comparison import Comparison
-from rws_operator.controller.managed_fields import differs_by_ours_alone, owned_tree, union
+from rws_operator.controller.managed_fields import owned_tree
+from rws_operator.controller.own_change import differs_by_ours_alone
 from rws_operator.controller.proof import Proof, Proofs, digest, has_owners, proof_of
 from rws_operator.controller.writes import APPLY_PATCH, Patch, Writes, encode
 
@@ -89,7 +90,8 @@ class Applier:
                 self._skipped.inc()
                 return record
         record = await self._send(wanted)
-        proofs[record.key] = proof_of(document, wanted.digest, record)
+        if informer.get(reference.key) is not None:  # else nobody would tell when to forget it
+            proofs[reference.key] = proof_of(document, wanted.digest, record)
         return record
 
     async def _prove(
@@ -122,27 +124,25 @@ class Applier:
         return has_owners(live, document) and Comparison(schema).is_applied(document, live, ours)
 
     async def _send(self, wanted: _Wanted) -> ObjectRecord:
-        owners = wanted.document["metadata"].get("ownerReferences") or ()
-        uids = {each.get("uid") for each in owners}
-
         def explains(before: ObjectRecord | None, after: ObjectRecord, status: int) -> bool:
             if before is None:
                 return status == _CREATED
-            return _explained(before, after, uids)
+            return _is_explained(before, after, _decode(wanted.body))
 
         params = {"fieldManager": self._writes.manager, "force": "true"}
         patch = Patch(wanted.body, APPLY_PATCH, params)
         return await self._writes.patch(wanted.reference, patch, explains)
 
 
-def _explained(before: ObjectRecord, after: ObjectRecord, owner_uids: set[Any]) -> bool:
+def _is_explained(before: ObjectRecord, after: ObjectRecord, document: dict[str, Any]) -> bool:
     if before.resource_version == after.resource_version:
         return True
     if before.uid != after.uid or after.own_fields is None:
         return False
-    fields = after.own_fields.fields
-    if before.own_fields is None or before.own_fields.fields == fields:
-        ours = owned_tree(fields)
-    else:
-        ours = union(before.own_fields.fields, fields)
-    return differs_by_ours_alone(_decode(before.raw), _decode(after.raw), ours, owner_uids)
+    return differs_by_ours_alone(
+        _decode(before.raw),
+        _decode(after.raw),
+        document,
+        had=owned_tree(before.own_fields.fields) if before.own_fields else None,
+        have=owned_tree(after.own_fields.fields),
+    )

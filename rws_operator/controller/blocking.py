@@ -91,13 +91,13 @@ class BlockingContext:
         """See `Context.set_condition`."""
         return self._run(self._context.set_condition(obj, type, status, reason, message))
 
-    def apply_owned(self, owner: Any, child: T) -> T:
+    def apply_owned(self, owner: Any, child: T, *, kind: Kind | None = None) -> T:
         """See `Context.apply_owned`."""
-        return self._run(self._context.apply_owned(owner, child))
+        return self._run(self._context.apply_owned(owner, child, kind=kind))
 
-    def apply(self, obj: T) -> T:
+    def apply(self, obj: T, *, kind: Kind | None = None) -> T:
         """See `Context.apply`."""
-        return self._run(self._context.apply(obj))
+        return self._run(self._context.apply(obj, kind=kind))
 
     @overload
     def delete(

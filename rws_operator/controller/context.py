@@ -20,10 +20,10 @@ from rws_operator.controller.document import make_document, set_owner
 from rws_operator.controller.form import reader_like, reader_of_kind, reference_to
 from rws_operator.controller.reads import Reads, Watched
 from rws_operator.controller.regarding import regarding
-from rws_operator.controller.status import StatusWriter
+from rws_operator.controller.status import StatusWriter, make_condition
 from rws_operator.controller.writes import Writes
 from rws_operator.errors import ConfigurationError
-from rws_operator.resources import Condition, CustomResource, Kind, KindLike, Model, ObjectKey
+from rws_operator.resources import CustomResource, Kind, KindLike, Model, ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=CustomResource)
 T = TypeVar("T")
+
+_IN_STEP = "in step "
 
 Log = logging.Logger | logging.LoggerAdapter[Any]
 
@@ -46,7 +48,6 @@ class Context:
         log: Logs with controller, namespace and name of the object.
         attempt: How many runs of this object failed in a row before this one.
         deadline: When this run is cut, in seconds of the event loop's clock.
-        failed_step: Name of the step that raised, or None.
     """
 
     client: Client
@@ -54,7 +55,6 @@ class Context:
     log: Log
     attempt: int
     deadline: float
-    failed_step: str | None
 
     def __init__(
         self,
@@ -84,7 +84,6 @@ class Context:
         self.log = log
         self.attempt = attempt
         self.deadline = deadline
-        self.failed_step = None
         self._environment = environment
         self._controller = informers.controller
         self._reads = Reads(informers)
@@ -141,21 +140,14 @@ class Context:
 
         Raises:
             Conflict: The object was deleted and made again, or keeps changing.
+            ConfigurationError: The API server would not take such a condition.
         """
         reference = reference_to(obj, self._reads.resolve(obj))
-        condition = Condition.model_validate(
-            {
-                "type": type,
-                "status": str(status),
-                "reason": reason,
-                "message": message,
-                "observedGeneration": reference.generation or None,
-            }
-        )
+        condition = make_condition(reference, type, status, reason, message)
         record = await self._status().set_condition(reference, condition)
         return self._as(obj, record.raw)
 
-    async def apply_owned(self, owner: Any, child: T) -> T:
+    async def apply_owned(self, owner: Any, child: T, *, kind: Kind | None = None) -> T:
         """Make a child of an object be as given, by a forced server-side apply.
 
         The child gets a controller owner reference with ``blockOwnerDeletion`` beside those it
@@ -165,19 +157,21 @@ class Context:
         Args:
             owner: The object, as the API server gave it.
             child: A dict, a kubernetes_asyncio model or a CustomResource.
+            kind: The child's kind, if it can't be told: it is a dict, and its kind is neither
+                built in nor declared by the controller.
 
         Returns:
             The child as the server has it, in the form given.
 
         Raises:
             OwnerReferenceError: The two must not be joined.
-            ConfigurationError: The child lacks a name or kind.
+            ConfigurationError: The child lacks a name or kind, or says another kind.
         """
-        return await self._apply(child, owner)
+        return await self._apply(child, kind, owner)
 
-    async def apply(self, obj: T) -> T:
+    async def apply(self, obj: T, *, kind: Kind | None = None) -> T:
         """Make an object be as given, like `apply_owned` but without an owner reference."""
-        return await self._apply(obj, None)
+        return await self._apply(obj, kind, None)
 
     @overload
     async def delete(
@@ -205,6 +199,9 @@ class Context:
             name: With a kind, the object's name.
             namespace: With a kind, its namespace.
             propagation: What becomes of what it owns.
+
+        Raises:
+            NotFound: The API server does not serve the kind.
         """
         if name is None:
             reference = reference_to(obj, self._reads.resolve(obj))
@@ -264,6 +261,11 @@ class Context:
     async def get(self, kind: KindLike, name: str, namespace: str | None = None) -> Any:
         """Read an object from the cache; it shows the run's own writes.
 
+        The cache keeps neither managedFields nor kubectl's last-applied annotation, so what is
+        read here must not be sent back whole (`Client.replace`): that would remove the
+        annotation. Where the kind is watched by a selector, an object that the run made shows
+        once the watch tells of it.
+
         Args:
             kind: A class gives an instance, a Kind a dict; the controller has to declare it.
             name: Its name.
@@ -297,7 +299,7 @@ class Context:
         *,
         labels: Mapping[str, str] | None = None,
     ) -> list[Any]:
-        """Read objects from the cache, by namespace and name; it shows the run's own writes.
+        """Read objects from the cache, by namespace and name; see `get` for what it holds.
 
         Args:
             kind: A class gives instances, a Kind dicts; the controller has to declare it.
@@ -312,7 +314,7 @@ class Context:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Time a part of the run, and name it where it fails.
+        """Time a part of the run, and name it in the error where it fails.
 
         Args:
             name: A fixed name, never an object's: it is a metric's label.
@@ -321,16 +323,15 @@ class Context:
         try:
             yield
         except BaseException as error:
-            if self.failed_step is None:
-                self.failed_step = name
-                error.add_note(f"in step {name}")
+            if not any(note.startswith(_IN_STEP) for note in getattr(error, "__notes__", ())):
+                error.add_note(_IN_STEP + name)
             raise
         finally:
             seconds = time.monotonic() - begun
             metrics.reconcile_step_seconds.labels(self._controller, name).observe(seconds)
 
-    async def _apply(self, obj: T, owner: Any) -> T:
-        kind = self._reads.resolve(obj)
+    async def _apply(self, obj: T, kind: Kind | None, owner: Any) -> T:
+        kind = kind or self._reads.resolve(obj)
         document = make_document(obj, kind)
         if owner is not None:
             set_owner(document, kind, owner, self._reads.resolve(owner))

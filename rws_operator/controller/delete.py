@@ -1,4 +1,8 @@
-"""Deletions: `delete` and `prune`. What is gone already is done."""
+"""Deletions: `delete` and `prune`. What is gone already is done.
+
+That an object is gone leaves the cache at once and is told to its owner's run, too, which may wait
+for it to make the object anew.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from rws_operator.client.path import object_path
 from rws_operator.controller.form import Reference
 from rws_operator.controller.managed_fields import differs_only_at
+from rws_operator.controller.writes import is_gone
 from rws_operator.errors import Conflict, NotFound
 from rws_operator.resources import KindLike, ObjectKey, kind_of
 
@@ -78,9 +84,11 @@ class Deleter:
         with self._writes.writing(informer, reference) as write:
             try:
                 answer = await self._writes.client.request(
-                    "DELETE", kind.path(key.namespace, key.name), body=options
+                    "DELETE", object_path(kind, key.name, key.namespace), body=options
                 )
-            except NotFound:
+            except NotFound as error:
+                if not is_gone(error, kind, key):
+                    raise
                 if write is not None:
                     write.gone()
                 return
@@ -90,14 +98,16 @@ class Deleter:
             if _is_object(answer.body, reference):
                 record = self._writes.decode(answer.body, reference, informer)
             if record is None or not record.deleting:
-                write.gone(explained=True)
+                write.gone()
             else:
                 write.answered(record, _only_deleted(write.before, record))
 
     async def _is_there(self, reference: Reference) -> bool:
         try:
             return (await self._writes.read(reference)).uid == reference.uid
-        except NotFound:
+        except NotFound as error:
+            if not is_gone(error, reference.kind, reference.key):
+                raise
             return False
 
 

@@ -24,9 +24,10 @@ def make_document(obj: Any, kind: Kind) -> dict[str, Any]:
     """The wire form of an object that is to be applied; the object is not changed.
 
     Raises:
-        ConfigurationError: It has no fixed name.
+        ConfigurationError: It has no fixed name, or says that it is of another kind.
     """
     document = to_wire(obj)
+    _name_kind(document, kind)
     metadata = dict(document.get("metadata") or {})
     if not metadata.get("name"):
         given = "only a generateName" if metadata.get("generateName") else "no name"
@@ -71,6 +72,18 @@ def set_owner(document: dict[str, Any], kind: Kind, owner: Any, owner_kind: Kind
         "blockOwnerDeletion": True,
     }
     metadata["ownerReferences"] = add_owner(metadata.get("ownerReferences") or (), reference)
+
+
+def _name_kind(document: dict[str, Any], kind: Kind) -> None:
+    document["apiVersion"] = document.get("apiVersion") or kind.api_version
+    document["kind"] = document.get("kind") or kind.kind
+    named = document["apiVersion"], document["kind"]
+    if named != (kind.api_version, kind.kind):
+        raise ConfigurationError(
+            f"an object with apiVersion {named[0]!r} and kind {named[1]!r} can't be applied "
+            f"as {kind}",
+            remedy="pass the kind= that the object names",
+        )
 
 
 def _move_string_data(secret: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from rws_operator import metrics
+from rws_operator.client.path import collection_path, object_path
 from rws_operator.controller.event_object import (
     EVENT,
     SeriesKey,
@@ -220,14 +221,14 @@ class Recorder:
         )
         if series.count > 1:
             body |= series_patch(series.count, series.last_at)
-        path = EVENT.path(event_namespace(series.regarding))
+        path = collection_path(EVENT, event_namespace(series.regarding))
         await self._client.request("POST", path, body=body, deadline=DEADLINE_SECONDS)
         series.name = name
 
     async def _repeat(self, series: _Series) -> None:
         await self._client.request(
             "PATCH",
-            EVENT.path(event_namespace(series.regarding), series.name),
+            object_path(EVENT, series.name, event_namespace(series.regarding)),
             body=series_patch(series.count, series.last_at),
             content_type=MERGE_PATCH,
             deadline=DEADLINE_SECONDS,

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from rws_operator.client.path import object_path
+from rws_operator.controller.writes import MERGE_PATCH, is_gone
 from rws_operator.errors import ApiError, Conflict, Invalid, NotFound
 from rws_operator.resources.record import ObjectRecord, decode_record
 
@@ -62,7 +64,9 @@ class Finalizer(NamedTuple):
                 return record
             try:
                 return await self._patch(record, (*record.finalizers, self.name), informer, writer)
-            except NotFound:
+            except NotFound as error:
+                if not is_gone(error, informer.kind, record.key):
+                    raise
                 return None
             except (Conflict, Invalid) as error:
                 fresh = await self._read_again(record, error, informer, tries_left)
@@ -90,7 +94,9 @@ class Finalizer(NamedTuple):
             try:
                 await self._patch(record, others, informer, writer)
                 return
-            except NotFound:
+            except NotFound as error:
+                if not is_gone(error, informer.kind, record.key):
+                    raise
                 return
             except (Conflict, Invalid) as error:
                 fresh = await self._read_again(record, error, informer, tries_left)
@@ -110,15 +116,17 @@ class Finalizer(NamedTuple):
             try:
                 answer = await self.client.request(
                     "PATCH",
-                    informer.kind.path(*record.key),
+                    _path(record, informer),
                     params={"fieldManager": self.manager},
                     body={"metadata": metadata},
-                    content_type="application/merge-patch+json",
+                    content_type=MERGE_PATCH,
                 )
-            except NotFound:
-                write.gone()
+            except NotFound as error:
+                if is_gone(error, informer.kind, record.key):
+                    write.gone()
                 raise
-            after = decode_record(answer.body, informer.kind)
+            manager = self.manager if informer.keep_own_fields else None
+            after = decode_record(answer.body, informer.kind, manager)
             before = write.before
             # The server took the patch at this very version; if the cache held it, nothing else
             # lies between. (An admission webhook that changes the spec raises the generation.)
@@ -128,7 +136,7 @@ class Finalizer(NamedTuple):
                 and before.generation == after.generation
             )
             if _was_the_last(record, after):
-                write.gone(explained)
+                write.gone()
             else:
                 write.answered(after, explained)
         return after
@@ -138,13 +146,19 @@ class Finalizer(NamedTuple):
     ) -> ObjectRecord | None:
         """The object as it is now, None if it is gone; the error, if a new try is pointless."""
         try:
-            answer = await self.client.request("GET", informer.kind.path(*record.key))
-        except NotFound:
+            answer = await self.client.request("GET", _path(record, informer))
+        except NotFound as missing:
+            if not is_gone(missing, informer.kind, record.key):
+                raise
             return None
         fresh = decode_record(answer.body, informer.kind)
         if not tries_left or fresh.resource_version == record.resource_version:
             raise error
         return fresh
+
+
+def _path(record: ObjectRecord, informer: Informer) -> str:
+    return object_path(informer.kind, record.key.name, record.key.namespace)
 
 
 def _was_the_last(sent: ObjectRecord, answer: ObjectRecord) -> bool:

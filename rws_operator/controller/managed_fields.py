@@ -4,7 +4,7 @@ The server notes for each field manager the fields it applied (metadata.managedF
 ``f:name`` for a field, ``k:{...}`` for an item of a list with keys, ``v:...`` for a value of a
 set, ``i:n`` for an index, and ``.`` for the thing itself. From the tree follow the two questions
 that `apply` asks of an object: did anything of ours change (`project`), and did anything else
-(`differs_by_ours_alone`).
+(`own_change.differs_by_ours_alone`).
 
 Owner references are kept out of the tree, because the cache masks their uids so that the
 children of many owners share one tree; they are judged by the document itself.
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 MASKED_OWNER = b'k:{\\"uid\\":\\"*\\"}'
-_UNSET: Any = object()
 _ABSENT = "absent"
 _SERVERS_OWN = frozenset(("resourceVersion", "generation", "managedFields", "ownerReferences"))
 
@@ -89,14 +88,6 @@ def owned_tree(fields: bytes) -> OwnedTree:
     return OwnedTree(_read(msgspec.json.decode(fields)), fields.count(MASKED_OWNER))
 
 
-@lru_cache(maxsize=512)
-def union(a: bytes, b: bytes) -> OwnedTree:
-    """What either of two entries owns."""
-    root = _read(msgspec.json.decode(a))
-    _add(root, _read(msgspec.json.decode(b)))
-    return OwnedTree(root, 0)
-
-
 def _read(wire: Mapping[str, Any]) -> Fields:
     node = Fields()
     node.owned = not wire
@@ -128,16 +119,6 @@ def _read_item(node: Fields, key: Mapping[str, Any], below: Mapping[str, Any]) -
 def _is_opaque(node: Fields) -> bool:
     below = (*node.fields.values(), *node.items.values())
     return node.opaque or any(map(_is_opaque, below))
-
-
-def _add(into: Fields, other: Fields) -> None:
-    into.owned = into.owned or other.owned
-    for name, below in other.fields.items():
-        _add(into.fields.setdefault(name, below), below)
-    for key, below in other.items.items():
-        _add(into.items.setdefault(key, below), below)
-    into.keys = into.keys or other.keys
-    into.values += [value for value in other.values if value not in into.values]
 
 
 def project(value: Any, owned: Fields) -> Any:
@@ -187,85 +168,22 @@ def is_kept(document: Any, live: Any, owned: Fields) -> bool:
     return live is not None
 
 
-def differs_by_ours_alone(
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-    ours: OwnedTree,
-    owner_uids: Collection[str],
-) -> bool:
-    """Whether two states of an object differ only in fields of ours.
-
-    Args:
-        before: The state the cache held.
-        after: The state the server answered our write with.
-        ours: What we own before or after.
-        owner_uids: Owners whose references are ours.
-    """
-    metadata = ours.root.fields.get("metadata")
-    return (
-        _same_apart(_without_metadata(before), _without_metadata(after), ours.root)
-        and _same_apart(_plain_metadata(before), _plain_metadata(after), metadata)
-        and _foreign_owners(before, owner_uids) == _foreign_owners(after, owner_uids)
-    )
-
-
 def differs_only_at(
     before: Mapping[str, Any], after: Mapping[str, Any], names: Collection[str]
 ) -> bool:
     """Whether two states of an object differ only in some fields of their metadata."""
-    return _without_metadata(before) == _without_metadata(after) and all(
+    return without_metadata(before) == without_metadata(after) and all(
         before["metadata"].get(name) == after["metadata"].get(name)
         for name in before["metadata"].keys() | after["metadata"].keys()
         if name not in names and name not in ("resourceVersion", "generation")
     )
 
 
-def _without_metadata(obj: Mapping[str, Any]) -> dict[str, Any]:
+def without_metadata(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """All of an object but its metadata."""
     return {name: value for name, value in obj.items() if name != "metadata"}
 
 
-def _plain_metadata(obj: Mapping[str, Any]) -> dict[str, Any]:
+def plain_metadata(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """An object's metadata, without what the server sets and without owner references."""
     return {name: value for name, value in obj["metadata"].items() if name not in _SERVERS_OWN}
-
-
-def _foreign_owners(obj: Mapping[str, Any], ours: Collection[str]) -> list[Any]:
-    references = obj["metadata"].get("ownerReferences") or ()
-    return [each for each in references if each.get("uid") not in ours]
-
-
-def _same_apart(before: Any, after: Any, ours: Fields | None) -> bool:
-    if before == after:
-        return True
-    if ours is None:
-        return False
-    if ours.is_leaf:
-        return True
-    if isinstance(before, dict) and isinstance(after, dict):
-        return all(
-            _same_field(before.get(name, _UNSET), after.get(name, _UNSET), ours.fields.get(name))
-            for name in before.keys() | after.keys()
-        )
-    if isinstance(before, list) and isinstance(after, list):
-        return _same_items(before, after, ours)
-    return True
-
-
-def _same_field(before: Any, after: Any, ours: Fields | None) -> bool:
-    if before is _UNSET or after is _UNSET:
-        # Ours came or went, with the defaults the server put beside it.
-        return ours is not None
-    return _same_apart(before, after, ours)
-
-
-def _same_items(before: list[Any], after: list[Any], ours: Fields) -> bool:
-    if not ours.items:
-        values = ours.values
-        return [v for v in before if v not in values] == [v for v in after if v not in values]
-    held = {ours.key_of(item): item for item in before}
-    foreign_before = [item for item in before if ours.key_of(item) not in ours.items]
-    foreign_after = [item for item in after if ours.key_of(item) not in ours.items]
-    return foreign_before == foreign_after and all(
-        _same_apart(held[key], item, ours.items[key])
-        for item in after
-        if (key := ours.key_of(item)) in ours.items and key in held
-    )

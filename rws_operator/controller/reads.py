@@ -9,12 +9,13 @@ once, a read after an own write sees it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from rws_operator.controller.form import Reference, reference_to
-from rws_operator.errors import UndeclaredKindError
+from rws_operator.errors import ConfigurationError, UndeclaredKindError
 from rws_operator.resources import Kind, KindLike, ObjectKey, kind_of
 
 if TYPE_CHECKING:
@@ -96,16 +97,30 @@ class Reads:
         """The informer that holds an object, or would; None where the kind is not declared."""
         found = self._watched.informers(kind, key.namespace)
         holding = (each for each in found if each.get(key) is not None)
-        return next(holding, found[0] if found else None)
+        # One with a selector takes no object in by the answer to an own write.
+        whole = (each for each in found if not each.selection.is_selective)
+        return next(chain(holding, whole, found), None)
 
     def resolve(self, thing: Any) -> Kind:
-        """The kind of an object; of a dict, the declared kinds are looked at first."""
-        if isinstance(thing, Mapping):
-            named = thing.get("apiVersion"), thing.get("kind")
-            for kind in self._watched.kinds():
-                if (kind.api_version, kind.kind) == named:
-                    return kind
-        return kind_of(thing)
+        """The kind of an object; of a dict, the declared kinds are looked at first.
+
+        Raises:
+            ConfigurationError: It can't be told.
+        """
+        if not isinstance(thing, Mapping):
+            return kind_of(thing)
+        named = thing.get("apiVersion"), thing.get("kind")
+        for kind in self._watched.kinds():
+            if (kind.api_version, kind.kind) == named:
+                return kind
+        try:
+            return kind_of(thing)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                error.what,
+                remedy="declare Kind('group/version', 'Name', 'plural') in owns=, watches= or "
+                "reads=; apply and apply_owned take it as kind=, delete in place of the object",
+            ) from error
 
 
 class _Labelled(msgspec.Struct, gc=False):

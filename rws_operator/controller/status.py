@@ -12,11 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from pydantic import ValidationError
 
 from rws_operator import metrics
 from rws_operator.controller.merge_patch import merged, pruned_paths, whole_patch
 from rws_operator.controller.writes import MERGE_PATCH, Patch, Writes, encode
-from rws_operator.errors import Conflict, PrunedFieldsError
+from rws_operator.errors import ConfigurationError, Conflict, PrunedFieldsError
 from rws_operator.resources import Change, Condition, Model, set_condition
 
 if TYPE_CHECKING:
@@ -109,6 +110,38 @@ class StatusWriter:
         )
         _check_pruned(reference, status, _object.decode(record.raw).status or {})
         return record
+
+
+def make_condition(
+    reference: Reference,
+    type: str,  # noqa: A002 (the field's name)
+    status: bool | str,
+    reason: str,
+    message: str,
+) -> Condition:
+    """A condition of an object.
+
+    Raises:
+        ConfigurationError: The API server would not take it.
+    """
+    fields = {
+        "type": type,
+        "status": str(status),
+        "reason": reason,
+        "message": message,
+        "observedGeneration": reference.generation or None,
+    }
+    try:
+        return Condition.model_validate(fields)
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{'.'.join(map(str, each['loc']))} {each['input']!r:.80}: {each['msg']}"
+            for each in error.errors(include_url=False)
+        )
+        raise ConfigurationError(
+            f"{reference.kind.kind} {reference.key} can't have the condition {type!r}: {wrong}",
+            remedy="give a reason of one word in CamelCase, and True, False or 'Unknown' as status",
+        ) from error
 
 
 def _check_uid(reference: Reference, record: ObjectRecord) -> None:

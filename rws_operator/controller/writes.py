@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from rws_operator.errors import ConfigurationError
+from rws_operator.client.path import object_path
+from rws_operator.errors import ConfigurationError, NotFound
 from rws_operator.resources.record import ObjectRecord, decode_record
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from rws_operator.client import Client
     from rws_operator.controller.form import Reference
     from rws_operator.controller.reads import Reads
+    from rws_operator.resources import Kind, ObjectKey
 
 MERGE_PATCH = "application/merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -85,7 +87,7 @@ class Writes:
         """Send a patch and put its answer into the cache."""
         kind, key = reference.kind, reference.key
         informer = self.reads.informer(kind, key)
-        path = kind.path(key.namespace, key.name, patch.subresource)
+        path = object_path(kind, key.name, key.namespace, patch.subresource)
         with self.writing(informer, reference) as write:
             answer = await self.client.request(
                 "PATCH",
@@ -106,10 +108,20 @@ class Writes:
             NotFound: There is none.
         """
         kind, key = reference.kind, reference.key
-        answer = await self.client.request("GET", kind.path(key.namespace, key.name))
+        answer = await self.client.request("GET", object_path(kind, key.name, key.namespace))
         return self.decode(answer.body, reference, self.reads.informer(kind, key))
 
     def decode(self, body: bytes, reference: Reference, informer: Informer | None) -> ObjectRecord:
         """Read an answer as the informer keeps its records."""
         keep = informer is not None and informer.keep_own_fields
         return decode_record(body, reference.kind, self.manager if keep else None)
+
+
+def is_gone(error: NotFound, kind: Kind, key: ObjectKey) -> bool:
+    """Whether a 404 says that there is no such object.
+
+    Only the API server knows, and then it names the object. A kind that is not served (yet), or
+    whoever stands between, answers 404 as well and knows nothing of it.
+    """
+    details = error.details
+    return (details.get("kind"), details.get("name")) == (kind.plural, key.name)

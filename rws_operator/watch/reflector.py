@@ -25,6 +25,10 @@ sink too, is logged, counted as a failure and tried again, after a back-off of i
     a connection that broke, fell silent or just ended the same state     nothing; back-off
                                                                           if it was not steady
     429                                                the same state     what the server asks
+    410 on a later page                                the list again,    nothing
+                                                       in one piece
+    the sink can't take the list: the server's         list               back-off
+    history went back
     anything else                                      the same state     back-off
 
 "Steady" is a watch that lived for five seconds: an ordinary end costs no wait, and a server that
@@ -46,6 +50,7 @@ import msgspec
 
 from rws_operator import metrics
 from rws_operator.client import Client
+from rws_operator.client.path import list_path
 from rws_operator.errors import (
     ApiError,
     BadRequest,
@@ -106,7 +111,7 @@ class Sink(Protocol):
         """Something came that is not even an event."""
 
     def list_started(self) -> None:
-        """A list begins; an unfinished one before it counts for nothing."""
+        """A list is about to be asked for; an unfinished one before it counts for nothing."""
 
     def listed(self, record: ObjectRecord) -> None:
         """An object of the list."""
@@ -130,6 +135,13 @@ class Sink(Protocol):
 
 class _NotStreamed(Exception):
     """The server took the request for a streamed list, but does not stream it."""
+
+
+class _WentBack(Exception):
+    """The server's history went back, so that the sink needs another list."""
+
+    def __str__(self) -> str:
+        return "the server's history went back, as after a restore of etcd; listing again"
 
 
 class _Ended(Exception):
@@ -201,20 +213,28 @@ class Reflector:
     async def _stream(self) -> None:
         self._count_list()
         params = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        self._sink.list_started()
         async with self._open(params) as events:
-            self._sink.list_started()
-            if await self._initial_events(events):
-                await self._follow(events)
+            await self._initial_events(events)
+            await self._follow(events)
 
     async def _page(self) -> None:
         self._count_list()
         self._sink.list_started()
         params = {**self._selection.params(), "limit": str(PAGE_SIZE)}
-        path = self._kind.path(self._selection.namespace)
+        path = list_path(self._kind, self._selection.namespace)
         while True:
-            answer = await self._client.request(
-                "GET", path, params=params, deadline=self._times.page
-            )
+            try:
+                answer = await self._client.request(
+                    "GET", path, params=params, deadline=self._times.page
+                )
+            except Expired:
+                if "continue" not in params:
+                    raise
+                # The pages took longer than the server keeps history: once more, in one piece.
+                self._sink.list_started()
+                params = self._selection.params()
+                continue
             page = _decode_page(answer.body)
             for item in page.items:
                 record = self._sink.decode(item)
@@ -244,8 +264,8 @@ class Reflector:
             self._client, self._kind, self._selection, params, idle_seconds=self._times.idle
         )
 
-    async def _initial_events(self, events: AsyncIterator[WatchEvent | ValueError]) -> bool:
-        """Read the objects of a streamed list; whether they are what is."""
+    async def _initial_events(self, events: AsyncIterator[WatchEvent | ValueError]) -> None:
+        """Read the objects of a streamed list."""
         give_up_at = self._now() + self._times.stream_total
         try:
             async with asyncio.timeout(self._times.stream_silence) as deadline:
@@ -255,7 +275,8 @@ class Reflector:
                     elif event.type == "BOOKMARK":
                         bookmark = decode_bookmark(event)
                         if bookmark.ends_initial_events:
-                            return self._list_completed(bookmark.resource_version)
+                            self._list_completed(bookmark.resource_version)
+                            return
                     else:
                         self._listed(event)
                     silence_ends = self._now() + self._times.stream_silence
@@ -292,14 +313,13 @@ class Reflector:
         (self._sink.deleted if event.type == "DELETED" else self._sink.changed)(record)
         self._resource_version = record.resource_version
 
-    def _list_completed(self, resource_version: str) -> bool:
+    def _list_completed(self, resource_version: str) -> None:
         self._progressed()
         if not self._sink.list_completed(resource_version):
-            return False
+            raise _WentBack
         self._resource_version = resource_version
         self.health.state = State.WATCH
         self.health.synced = True
-        return True
 
     def _count_list(self) -> None:
         self._lists += 1
@@ -352,7 +372,7 @@ class Reflector:
             self.health.state,
             delay,
             text,
-            exc_info=None if isinstance(error, OperatorError) else error,
+            exc_info=None if isinstance(error, OperatorError | _WentBack) else error,
         )
 
     def _well(self) -> None:

@@ -17,6 +17,11 @@ class Selection:
     label_selector: str | None = None
     field_selector: str | None = None
 
+    @property
+    def is_selective(self) -> bool:
+        """Whether more than the namespace says which objects: only the API server can tell."""
+        return bool(self.label_selector or self.field_selector)
+
     def params(self) -> dict[str, str]:
         """Its query parameters; the namespace is part of the path."""
         selectors = {"labelSelector": self.label_selector, "fieldSelector": self.field_selector}

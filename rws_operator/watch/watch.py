@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from rws_operator.client import Client
+from rws_operator.client.path import list_path
 from rws_operator.errors import ApiError, api_error
 from rws_operator.resources.kind import Kind
 from rws_operator.resources.shallow_json import members
@@ -89,7 +90,7 @@ async def watch(
         ApiError: The server refused it, or ended it by an ERROR event; 410 is `Expired`.
         TransportError: The connection failed or fell silent.
     """
-    path = kind.path(selection.namespace)
+    path = list_path(kind, selection.namespace)
     query = {**selection.params(), **params, "watch": "true", "allowWatchBookmarks": "true"}
     async with (
         client.stream(

@@ -403,6 +403,27 @@ async def test_foreign_change_under_an_apply_is_told(running: World, owner: dict
     await eventually(5, told, every=0.02)
 
 
+async def test_foreign_key_in_a_map_that_is_new_is_told(
+    running: World, owner: dict[str, Any]
+) -> None:
+    """Where neither had any data before, what another adds beside ours is told as foreign."""
+    await running.context().apply_owned(owner, _config())
+    running.deltas.clear()
+
+    async def add() -> None:
+        await running.admin.patch(
+            CONFIG, "child", running.namespace, patch={"data": {"theirs": "1"}}
+        )
+
+    running.client.before_write = add
+    with running.informer(CONFIG).writing(ObjectKey(running.namespace or "", "child")):
+        child = await running.context().apply_owned(owner, _config(a="2"))
+    assert child["data"] == {"a": "2", "theirs": "1"}
+    await eventually(
+        5, lambda: any(d.writer is None and b"theirs" in d.new.raw for d in running.deltas)
+    )
+
+
 async def test_creation_by_another_under_an_apply_is_told(
     running: World, owner: dict[str, Any]
 ) -> None:
@@ -529,3 +550,36 @@ async def test_missing_kind_names_the_remedy(running: World) -> None:
     }
     with pytest.raises(ConfigurationError, match="Kind"):
         await running.context().apply(document)
+
+
+async def test_kind_is_given_where_it_can_not_be_told(
+    running: World, owner: dict[str, Any], cluster: TestCluster
+) -> None:
+    """A dict of a kind that is neither built in nor declared is applied by kind=."""
+    await cluster.install_crd(Crate)
+    crate = Kind(f"{GROUP}/v1", "Crate", "crates")
+    metadata = {"name": "c", "namespace": running.namespace}
+    named = {"apiVersion": crate.api_version, "kind": "Crate"}
+    document: dict[str, Any] = {**named, "metadata": metadata, "size": 1}
+    with pytest.raises(ConfigurationError, match=r"apply and apply_owned take it as kind="):
+        await running.context().apply(document)
+    child = await running.context().apply_owned(owner, document, kind=crate)
+    assert child["metadata"]["ownerReferences"][0]["uid"] == owner["metadata"]["uid"]
+    untyped: dict[str, Any] = {"metadata": metadata, "size": 2}
+    assert (await running.context().apply(untyped, kind=crate))["size"] == 2
+    with pytest.raises(ConfigurationError, match=r"kind 'Crate' can't be applied as Box\."):
+        await running.context().apply(document, kind=kind_of(Box))
+
+
+async def test_no_proof_is_kept_of_what_the_cache_does_not_hold(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """No deletion would be told of an object outside the selection, so it would stay for ever."""
+    async with world(cluster.client, namespace=namespace.name) as made:
+        (informer,) = made.watched.declare(CONFIG, label_selector="in=yes", keep_own_fields=True)
+        await made.environment.informers.wait_synced([informer])
+        document = _config(a="1")
+        document["metadata"]["namespace"] = namespace.name
+        await made.context().apply(document)
+        assert made.environment.proofs.of(informer) == {}
+        assert informer.list() == []

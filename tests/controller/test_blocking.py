@@ -12,7 +12,7 @@ import pytest
 from rws_operator.controller.blocking import BlockingContext
 from rws_operator.controller.context import Context
 from rws_operator.errors import DeadlineExceeded
-from rws_operator.resources import kinds
+from rws_operator.resources import Kind, kinds
 from tests.controller.world import world
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Slow:
         self.log = logging.getLogger("test")
         self.ended: list[str] = []
 
-    async def apply(self, obj: Any) -> Any:
+    async def apply(self, obj: Any, *, kind: Kind | None = None) -> Any:
         """Wait, then answer."""
         try:
             await asyncio.sleep(self.seconds)
@@ -106,7 +106,7 @@ async def test_errors_are_raised_in_the_thread() -> None:
     """What the coroutine raises is what the plain function sees, a TimeoutError of its own too."""
 
     class Failing(Slow):
-        async def apply(self, obj: Any) -> Any:
+        async def apply(self, obj: Any, *, kind: Kind | None = None) -> Any:
             raise TimeoutError("its own")
 
     with pytest.raises(TimeoutError, match="its own"):

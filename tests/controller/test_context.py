@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast, get_overloads
 
 import pytest
 import pytest_asyncio
 
 from rws_operator import metrics
+from rws_operator.cache.informers import Informers
+from rws_operator.client import client as connect
 from rws_operator.controller.blocking import BlockingContext
 from rws_operator.controller.context import Context
-from rws_operator.errors import ConfigurationError, UndeclaredKindError
+from rws_operator.controller.reads import Reads
+from rws_operator.controller.watched import WatchedInformers
+from rws_operator.errors import ApiError, ConfigurationError, NotFound, UndeclaredKindError
 from rws_operator.resources import CustomResource, Model, ObjectKey, ObjectMeta, kinds
 from rws_operator.testing.eventually import eventually
+from rws_operator.testing.gate import Gate
 from tests.controller.world import World, world
 
 if TYPE_CHECKING:
@@ -152,6 +158,61 @@ async def test_delete_spares_the_successor(running: World, crate: Crate) -> None
     await context.delete(CONFIG, "never", namespace)
 
 
+@pytest.mark.parametrize("name", ["a?dryRun=All", "../secrets/x", "a/b", "a%2fb", ".."])
+async def test_name_never_leaves_its_segment(running: World, crate: Crate, name: str) -> None:
+    """What no object can be called is refused, or quoted and then refused by the server."""
+    namespace = running.namespace
+    await running.context().apply_owned(crate, _config("a"))
+    writes, document = len(running.client.writes), _config(name)
+    document["metadata"]["namespace"] = namespace
+    with suppress(ConfigurationError):
+        await running.context().delete(CONFIG, name, namespace)
+    with pytest.raises((ConfigurationError, ApiError)):
+        await running.context().apply(document)
+    with pytest.raises((ConfigurationError, ApiError)):
+        await running.context().patch_status({**document, "metadata": document["metadata"]}, {})
+    folder = f"/api/v1/namespaces/{namespace}/configmaps/"
+    sent = [path.removeprefix(folder) for _, path in running.client.writes[writes:]]
+    assert not [path for path in sent if "/" in path or "?" in path]
+    assert (await running.admin.get(CONFIG, "a", namespace or ""))["data"] == {"a": "1"}
+
+
+async def test_own_deletion_is_told_to_its_own_run(running: World, crate: Crate) -> None:
+    """A run may delete a child and wait for that to make it anew, so it is told as foreign."""
+    child = await running.context().apply_owned(crate, _config("c"))
+    running.deltas.clear()
+    await running.context().delete(child)
+    assert [(d.new, d.writer) for d in running.deltas] == [(None, None)]
+
+
+async def test_404_that_names_no_object_hides_none(cluster: TestCluster, crate: Crate) -> None:
+    """A proxy's 404, or one of a server that starts, is an error; the object stays cached."""
+    namespace = crate.metadata.namespace
+    async with (
+        Gate(cluster.kubeconfig) as gate,
+        await connect(str(gate.kubeconfig)) as client,
+        world(client, owned=[CONFIG], main=[Crate], namespace=namespace) as made,
+    ):
+        child = await made.context().apply_owned(crate, _config("c"))
+        for text in ("404 page not found", "<html><h1>Not Found</h1></html>", None):
+            with gate.answer(404, verb="delete", text=text), pytest.raises(NotFound):
+                await made.context().delete(child)
+            assert await made.context().get(CONFIG, "c", namespace) is not None
+        await made.context().delete(child)
+        assert await made.context().get(CONFIG, "c", namespace) is None
+        await made.context().delete(child)
+
+
+def test_answer_goes_where_it_is_taken_in() -> None:
+    """Of several informers of a kind, one with a selector comes last: it can't tell what fits."""
+    watched = WatchedInformers("test", None, Informers(None, "me"))  # type: ignore[arg-type]
+    selective = watched.declare(CONFIG, label_selector="in=yes")[0]
+    key = ObjectKey("ns", "c")
+    assert Reads(watched).informer(CONFIG, key) is selective
+    whole = watched.declare(CONFIG)[0]
+    assert Reads(watched).informer(CONFIG, key) is whole
+
+
 async def test_prune_deletes_what_the_run_did_not_apply(running: World, crate: Crate) -> None:
     """Only own, controlled, unapplied children of the named kinds go."""
     first = running.context()
@@ -223,8 +284,10 @@ async def test_step_is_timed_and_named(running: World) -> None:
         context.step("inner"),
     ):
         raise ValueError("no")
-    assert context.failed_step == "inner"
     assert raised.value.__notes__ == ["in step inner"]
+    with pytest.raises(ValueError, match="again") as later, context.step("later"):
+        raise ValueError("again")
+    assert later.value.__notes__ == ["in step later"], "an earlier failure was handled"
 
 
 async def test_dict_of_a_custom_kind_is_resolved(running: World, crate: Crate) -> None:

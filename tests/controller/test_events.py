@@ -267,6 +267,16 @@ async def test_one_failure_does_not_stop_the_next() -> None:
     assert [body["note"] for _, body in client.requests] == ["1", "2", "3"]
 
 
+@pytest.mark.virtual_time
+async def test_namespace_never_leaves_its_segment() -> None:
+    """An event about an object in what can't be a namespace is counted, not sent elsewhere."""
+    failed, client = _count("failed"), Scripted()
+    async with _recorder(client) as recorder:
+        recorder.record(_about("../../v1/pods"), "Normal", "A", "1", "")
+        await asyncio.sleep(1)
+    assert (client.requests, _count("failed")) == ([], failed + 1)
+
+
 async def test_record_never_raises(caplog: pytest.LogCaptureFixture) -> None:
     """A caller's mistake is logged and counted, not raised into a reconcile."""
     failed = _count("failed")

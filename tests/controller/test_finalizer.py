@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
 
 from rws_operator.client import client as connect
 from rws_operator.controller import Action, Backoff, Context
@@ -15,6 +17,7 @@ from rws_operator.testing import eventually
 from rws_operator.testing.gate import Gate
 from rws_operator.watch.selection import Selection
 from tests.controller.running import (
+    OPERATOR,
     WIDGET,
     Widget,
     Widgets,
@@ -304,6 +307,61 @@ async def test_object_that_is_gone_is_done(cluster: TestCluster, namespace: Test
     assert await ours.add(without, informer_of(widgets), None) is None
     await ours.remove(having, informer_of(widgets), None)
     assert await gone(widgets, "with")
+
+
+async def test_404_that_names_no_object_is_an_error(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """It proves nothing: the run backs off, and the cache keeps the object."""
+    widgets = await widgets_in(cluster, namespace.name)
+    await widgets.create("without")
+    await widgets.create("with", finalizers=[OURS])
+    async with Gate(cluster.kubeconfig) as gate, await connect(str(gate.kubeconfig)) as client:
+        informers = environment(client).informers
+        informer = informers.informer(WIDGET, Selection(namespace.name))
+        watching = asyncio.create_task(informers.run())
+        await asyncio.wait_for(informer.synced.wait(), 10)
+        ours = Finalizer(OURS, client, "controller-test")
+        without, having = (
+            cast("ObjectRecord", informer.get(ObjectKey(namespace.name, name)))
+            for name in ("without", "with")
+        )
+        with gate.answer(404, text="404 page not found", verb="patch"):
+            with pytest.raises(NotFound):
+                await ours.add(without, informer, None)
+            with pytest.raises(NotFound):
+                await ours.remove(having, informer, None)
+        assert len(informer) == 2
+        assert await ours.add(without, informer, None) is not None
+        await ours.remove(having, informer, None)
+        watching.cancel()
+        await asyncio.wait([watching])
+    await widgets.release()
+
+
+async def test_answer_keeps_our_own_fields_where_the_cache_does(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """Where the kind is applied, too, no needless apply follows the finalizer."""
+    widgets = await widgets_in(cluster, namespace.name)
+    wire = {
+        "apiVersion": WIDGET.api_version,
+        "kind": "Widget",
+        "metadata": {"name": "w", "namespace": namespace.name},
+        "spec": {"size": 1},
+    }
+    await cluster.client.apply(wire, field_manager=OPERATOR, kind=WIDGET)
+    informers = environment(cluster.client).informers
+    informer = informers.informer(WIDGET, Selection(namespace.name), keep_own_fields=True)
+    watching = asyncio.create_task(informers.run())
+    await asyncio.wait_for(informer.synced.wait(), 10)
+    cached = cast("ObjectRecord", informer.get(ObjectKey(namespace.name, "w")))
+    added = await Finalizer(OURS, cluster.client, OPERATOR).add(cached, informer, None)
+    assert added is not None
+    assert added.own_fields == cached.own_fields is not None
+    watching.cancel()
+    await asyncio.wait([watching])
+    await widgets.release()
 
 
 async def test_object_made_again_is_not_touched(

@@ -9,11 +9,9 @@ import pytest
 
 from rws_operator.controller.managed_fields import (
     MASKED_OWNER,
-    differs_by_ours_alone,
     is_kept,
     owned_tree,
     project,
-    union,
 )
 
 PORTS: dict[str, Any] = {
@@ -117,49 +115,6 @@ def test_projection_shows_nothing_of_others(change: dict[str, Any]) -> None:
     changed["metadata"]["finalizers"].insert(0, "theirs")
     changed["metadata"]["resourceVersion"] = "2"
     assert _projected(changed) == _projected(_object())
-
-
-def _differs_by_ours(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    return differs_by_ours_alone(before, after, owned_tree(_encoded(FIELDS)), {"ours"})
-
-
-def test_our_change_is_ours_alone() -> None:
-    """A change of our values, items and references is explained."""
-    after = _object(size=2, args=[], ports=[{"containerPort": 53, "protocol": "UDP"}])
-    after["metadata"]["resourceVersion"] = "2"
-    after["metadata"]["ownerReferences"] = [{"uid": "ours"}]
-    assert _differs_by_ours(_object(), after)
-
-
-@pytest.mark.parametrize(
-    "place", ["label", "annotation", "owner", "finalizer", "spec", "item", "new"]
-)
-def test_foreign_change_beside_ours_is_not(place: str) -> None:
-    """A change of anything else is not, wherever it is."""
-    after = _object(size=2)
-    metadata, ports = after["metadata"], after["spec"]["ports"]
-    {
-        "label": lambda: metadata["labels"].update(theirs="1"),
-        "annotation": lambda: metadata.update(annotations={"theirs": "1"}),
-        "owner": lambda: metadata.update(ownerReferences=[{"uid": "theirs"}]),
-        "finalizer": lambda: metadata["finalizers"].append("theirs"),
-        "spec": lambda: after["spec"].update(theirs=1),
-        "item": lambda: ports[0].update(theirs=1),
-        "new": lambda: ports.append({"containerPort": 1, "protocol": "TCP"}),
-    }[place]()
-    assert not _differs_by_ours(_object(), after)
-
-
-def test_union_holds_what_either_owns() -> None:
-    """What we gave up and what we took are both ours when two states are compared."""
-    both = union(
-        _encoded({"f:data": {"f:a": {}}, "f:l": {'v:"x"': {}}}),
-        _encoded({"f:data": {"f:b": {}}, "f:l": {'v:"y"': {}}}),
-    )
-    before = {"metadata": {}, "data": {"a": "1", "c": "3"}, "l": ["x", "z"]}
-    after = {"metadata": {}, "data": {"b": "1", "c": "3"}, "l": ["y", "z"]}
-    assert differs_by_ours_alone(before, after, both, ())
-    assert not differs_by_ours_alone(before, {**after, "l": ["y"]}, both, ())
 
 
 @pytest.mark.parametrize(

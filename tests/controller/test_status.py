@@ -276,6 +276,19 @@ async def test_condition_moves_its_time_only_with_its_status(running: World) -> 
     assert third["status"]["conditions"][0]["lastTransitionTime"] > "2026-01-02"
 
 
+async def test_condition_that_the_server_would_refuse(running: World) -> None:
+    """It is refused before a request, in one line that names object, field and remedy."""
+    probe = await _dict(running)
+    with pytest.raises(
+        ConfigurationError, match=r"Probe .*/a can't have .*'Ready': reason 'no word': .*CamelCase"
+    ) as refused:
+        await running.context().set_condition(probe, "Ready", True, "no word")
+    assert "\n" not in str(refused.value)
+    with pytest.raises(ConfigurationError, match="status 'Perhaps'"):
+        await running.context().set_condition(probe, "Ready", "Perhaps", "Asked")
+    assert running.write_count == 0
+
+
 async def test_foreign_condition_is_never_dropped(running: World) -> None:
     """A condition that another writes between our read and our write stays."""
     probe = await _dict(running)

@@ -240,24 +240,24 @@ async def test_every_page_of_a_list_is_read(
         assert watched.gate.count(verb="list", resource="secrets") == 3
 
 
-async def test_an_expired_continue_token_starts_the_list_anew(
+async def test_a_list_whose_pages_expire_is_asked_for_in_one_piece(
     watch_secrets: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read before the token expired is no list: nothing is deleted, all is read."""
+    """Paging may take longer than history is kept; then a list of one piece still tells all."""
     monkeypatch.setattr(reflector, "PAGE_SIZE", 3)
     async with watch_secrets() as watched:
         for number in range(8):
             await watched.make(f"s{number}")
         await watched.shows("s7")
         watched.gate.answer(400, resource="secrets", where=streams)
-        expired = watched.gate.answer(
-            410, times=1, verb="list", where=lambda r: "continue" in r.query
-        )
+        expired = watched.gate.answer(410, verb="list", where=lambda r: "continue" in r.query)
         watched.gate.expire_watches(resource="secrets")
         await expired.reached()
         assert len(watched.informer) == 8
         await eventually(10, lambda: watched.informer.health.state is State.WATCH)
-        assert watched.gate.count(verb="list", resource="secrets") == 1 + 1 + 3
+        first, second, whole = watched.gate.asked(verb="list", resource="secrets")
+        assert first.query["limit"] == second.query["limit"] == "3"
+        assert not {"limit", "continue"} & whole.query.keys()
         assert all(watched.told(f"s{number}") == ["+"] for number in range(8))
 
 
@@ -297,6 +297,29 @@ async def test_a_relist_tells_a_deletion_and_a_creation_of_one_name(
     assert new is not None
     assert new.uid == made["metadata"]["uid"] != old.uid
     assert secrets_watch.deltas[1:] == [Delta(old, None), Delta(None, new)]
+
+
+async def test_a_history_that_went_back_is_no_hot_loop(
+    watch_secrets: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the sink can't take what is listed, the lists come ever less often."""
+    async with watch_secrets() as watched:
+        refused = 0
+
+        def refuse(resource_version: str) -> bool:
+            nonlocal refused
+            refused += 1
+            return False
+
+        with monkeypatch.context() as patched:
+            patched.setattr(watched.informer, "list_completed", refuse)
+            watched.gate.expire_watches(resource="secrets")
+            await asyncio.sleep(3)
+            assert 1 <= refused <= 4
+            assert "history went back" in watched.informers.failing()[0]
+        await watched.make("a")
+        await watched.shows("a")
+        assert watched.informers.failing() == []
 
 
 # Permission and missing kinds.

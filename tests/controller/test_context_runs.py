@@ -1,0 +1,81 @@
+"""What a run's own writes set going, and what they don't, in a running controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rws_operator.errors import NotFound
+from rws_operator.resources import kinds
+from rws_operator.testing import eventually
+from tests.controller.running import (
+    Widget,
+    config_map,
+    running,
+    settled,
+    widgets_controller,
+    widgets_in,
+)
+
+if TYPE_CHECKING:
+    from rws_operator.controller import Context
+    from rws_operator.testing import TestCluster, TestNamespace
+
+
+async def test_child_that_is_deleted_is_made_anew_when_it_is_gone(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """Delete what can't be changed, and make it at the next run: the deletion brings that run."""
+    widgets = await widgets_in(cluster, namespace.name)
+    controller = widgets_controller(namespace.name, owns=[kinds.ConfigMap])
+    runs: list[int] = []
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        runs.append(widget.spec.size)
+        held = await ctx.get(kinds.ConfigMap, "immutable", namespace.name)
+        wanted = {"size": str(widget.spec.size)}
+        if held is not None and held["data"] != wanted:
+            await ctx.delete(held)
+        else:
+            await ctx.apply_owned(widget, config_map("immutable", **wanted))
+
+    async def has(size: str) -> bool:
+        try:
+            child = await cluster.client.get(kinds.ConfigMap, "immutable", namespace.name)
+        except NotFound:
+            return False
+        return bool(child["data"] == {"size": size})
+
+    await widgets.create(size=1)
+    async with running(cluster.client, controller):
+        await eventually(10, lambda: has("1"))
+        await widgets.resize(2)
+        await eventually(5, lambda: has("2"))
+        assert await settled(lambda: len(runs)) == 3
+    assert runs == [1, 2, 2]
+
+
+async def test_object_that_left_the_selection_is_run_no_more(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """The answer to a late write of the run does not bring another shard's object back."""
+    widgets = await widgets_in(cluster, namespace.name)
+    controller = widgets_controller(namespace.name, label_selector="shard=1")
+    runs: list[int] = []
+
+    async def has_left(ctx: Context) -> bool:
+        return await ctx.get(Widget, "w", namespace.name) is None
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        runs.append(widget.spec.size)
+        await widgets.patch(metadata={"labels": {"shard": "2"}})
+        await eventually(5, lambda: has_left(ctx), every=0.02)
+        await ctx.patch_status(widget, {"size": 1})
+        assert await has_left(ctx)
+
+    await widgets.create(labels={"shard": "1"})
+    async with running(cluster.client, controller):
+        await eventually(10, lambda: runs)
+        assert await settled(lambda: len(runs)) == 1
+        assert (await widgets.get())["status"]["size"] == 1
