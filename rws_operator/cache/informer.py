@@ -43,9 +43,12 @@ class Write:
         self._store = store
         self._key = key
         self._writer = writer
+        self._uid: str | None = None
 
     def __enter__(self) -> Self:
         self._merge.hold(self._key)
+        cached = self._store.get(self._key)
+        self._uid = cached.uid if cached is not None else None
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -69,8 +72,13 @@ class Write:
             self._merge.answered(record, explained, self._writer)
 
     def gone(self) -> None:
-        """The write deleted the object, or the server said that there is none of this name."""
-        self._merge.gone(self._key)
+        """The write deleted the object, or the server said that there is none of this name.
+
+        That was the object in the cache when the write began. One that another write has put
+        there since stays.
+        """
+        if self._uid is not None:
+            self._merge.gone(self._key, self._uid)
 
 
 class Informer:

@@ -44,8 +44,8 @@ by resource version. This module alone decides; it does no input or output.
                          absent, or a departure waits; the dropped: whether it is in it, the
                          selection has a selector          watch tells
                          otherwise                         put; awaited unless already held
-    own write found it   cached                            removed; u is buried
-    gone, or made it so
+    own write found it   still the object of its start     removed; u is buried
+    gone, or made it so  otherwise                         dropped: made anew meanwhile
 
 Everything put or removed is told as a Delta. An own write that changed the record in the cache
 by nothing but its own change ("explained") is told with its writer, so that the writer's run
@@ -189,12 +189,12 @@ class Merge:
             self._awaited.put(key, version)
         self._put(record, writer if explained else None)
 
-    def gone(self, key: ObjectKey) -> None:
-        """An own write deleted the object, or found that there is none."""
+    def gone(self, key: ObjectKey, uid: str) -> None:
+        """An own write deleted the object of this uid, or found that there is none."""
         cached = self._store.get(key)
-        self._awaited.drop(key)
-        if cached is None:
+        if cached is None or cached.uid != uid:
             return
+        self._awaited.drop(key)
         self._buried.bury(cached)
         self._remove(cached)
 

@@ -51,7 +51,7 @@ class World:
         self.store = Store()
         self.deltas: list[Delta] = []
         self.merge = Merge(self.store, self.deltas.append)
-        self.open: list[tuple[ObjectRecord | None, int]] = []
+        self.open: list[tuple[ObjectRecord | None, int, str]] = []
         self.foreign: set[str] = set()
         self.list: tuple[int, int, ObjectRecord | None] | None = None
         self.merge.list_started()
@@ -105,33 +105,42 @@ class World:
                 self.merge.listed(listed)
             assert self.merge.list_completed(str(version))
 
+    def _cached_uid(self) -> str:
+        cached = self.store.get(KEY)
+        return cached.uid if cached else ""
+
     def answered_as_gone(self) -> None:
         """An own write is told that there is no such object, right or wrong."""
         self.merge.hold(KEY)
-        self.merge.gone(KEY)
+        self.merge.gone(KEY, self._cached_uid())
         self.merge.release(KEY)
 
     def begin_own_write(self) -> None:
         """An own write reaches the server; its answer is on its way."""
         self.merge.hold(KEY)
-        before = self.version
-        self.open.append((self._change(), before))
+        uid, before = self._cached_uid(), self.version
+        self.open.append((self._change(), before, uid))
 
     def begin_own_deletion(self) -> None:
         """An own deletion reaches the server; its answer is on its way."""
         self.merge.hold(KEY)
+        uid = self._cached_uid()
         if self.object:
             self.version += 1
             self._happens("DELETED", record(self.object.uid, self.version))
-        self.open.append((None, self.version))
+        self.open.append((None, self.version, uid))
 
-    def answer(self) -> None:
+    def answer_newest(self) -> None:
+        """The newest own write under way is answered, before older ones."""
+        self.answer(-1)
+
+    def answer(self, which: int = 0) -> None:
         """The oldest own write under way is answered."""
         if not self.open:
             return
-        answer, before = self.open.pop(0)
+        answer, before, uid = self.open.pop(which)
         if answer is None:
-            self.merge.gone(KEY)
+            self.merge.gone(KEY, uid)
         else:
             cached = self.store.get(KEY)
             history = [e for _, e in self.log if int(e.resource_version) <= before]
@@ -168,6 +177,7 @@ STEPS = [
     World.begin_own_write,
     World.begin_own_deletion,
     World.answer,
+    World.answer_newest,
     World.lose_answer,
 ]
 
@@ -258,6 +268,18 @@ def test_an_own_deletion_is_not_undone_by_older_events() -> None:
         assert world.store.get(KEY) is None
         world.tell()
     assert world.store.get(KEY) is None
+
+
+def test_a_late_answer_to_a_deletion_leaves_what_was_made_anew() -> None:
+    """The deletion was of the object in the cache when it began, not of its successor."""
+    world = World()
+    world.foreign_change()
+    world.tell()
+    world.begin_own_deletion()
+    world.begin_own_write()
+    world.answer_newest()
+    world.answer()
+    assert world.store.get(KEY) == record("uid2", 13)
 
 
 def test_a_stale_departure_from_the_selection_is_dropped() -> None:
