@@ -13,7 +13,7 @@ from weakref import WeakSet
 from rws_operator import metrics
 from rws_operator.cache.informer import Informer
 from rws_operator.client import Client
-from rws_operator.errors import ConfigurationError
+from rws_operator.errors import ConfigurationError, OperatorError
 from rws_operator.resources.kind import Kind
 from rws_operator.watch.reflector import Reflector, WatchTimes
 from rws_operator.watch.selection import Selection
@@ -119,7 +119,21 @@ class Informers:
             health=informer.health,
             times=self._times,
         )
-        self._group.create_task(reflector.run(), name=f"watch {informer}")
+        self._group.create_task(_watch(reflector, informer), name=f"watch {informer}")
+
+
+async def _watch(reflector: Reflector, informer: Informer) -> None:
+    """Run a reflector, which must never end by itself: a TaskGroup overlooks a cancelled task."""
+    try:
+        await reflector.run()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise OperatorError(
+            f"the watch of {informer} was ended by a cancellation that nobody asked for",
+            remedy="report it; a subscriber must not raise CancelledError",
+        ) from None
 
 
 def _why(informer: Informer) -> str:

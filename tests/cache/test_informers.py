@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from rws_operator.cache import Delta, informers
-from rws_operator.errors import ConfigurationError
+from rws_operator.errors import ConfigurationError, OperatorError
 from rws_operator.metrics import metrics_text
 from rws_operator.resources.kind import Kind
 from rws_operator.testing.eventually import eventually
@@ -56,6 +56,30 @@ async def test_a_raising_subscriber_stops_no_other(
     await eventually(5, lambda: after)
     assert informer.health.restarts == 0
     assert "a subscriber's mistake" in caplog.text
+
+
+async def test_a_watch_that_was_cancelled_from_inside_is_no_silent_end(
+    watch_secrets: Start,
+) -> None:
+    """A TaskGroup overlooks a task that was cancelled; here it ends the informers loudly."""
+
+    def cancel(delta: Delta) -> None:
+        raise asyncio.CancelledError
+
+    async def watch_until_it_ends() -> None:
+        async with watch_secrets() as watched:
+            watched.informer.subscribe(cancel)
+            await watched.make("a")
+            task = _task(f"watch {watched.informer}")
+            await eventually(5, lambda: task.done())
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await watch_until_it_ends()
+    assert raised.group_contains(OperatorError, match="a cancellation that nobody asked for")
+
+
+def _task(name: str) -> asyncio.Task[None]:
+    return next(task for task in asyncio.all_tasks() if task.get_name() == name)
 
 
 async def test_records_are_trimmed_and_whole(watch_secrets: Start) -> None:
