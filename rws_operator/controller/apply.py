@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from rws_operator import metrics
+from rws_operator.client.content_type import APPLY_PATCH
 from rws_operator.controller.comparison import Comparison
 from rws_operator.controller.managed_fields import owned_tree
 from rws_operator.controller.own_change import differs_by_ours_alone
 from rws_operator.controller.proof import Proof, Proofs, digest, has_owners, proof_of
-from rws_operator.controller.writes import APPLY_PATCH, Patch, Writes, encode
+from rws_operator.controller.writes import Patch, Writes, encode
 
 if TYPE_CHECKING:
     from rws_operator.controller.form import Reference

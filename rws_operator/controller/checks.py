@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rws_operator.errors import ConfigurationError
+from rws_operator.resources.names import check_label, check_qualified, is_subdomain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,14 +29,11 @@ _LABEL_TERM = (
 _FIELD_TERM = r"[^\s,=!]+(=|==|!=)([^,=\\]|\\.)*"
 
 _is_name = re.compile(_NAME).fullmatch
-_is_domain = re.compile(rf"(?=.{{1,253}}$){_DOMAIN}").fullmatch
-_is_label = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?").fullmatch
 _is_selector = {
     "label_selector": re.compile(rf"{_LABEL_TERM}(,{_LABEL_TERM})*").fullmatch,
     "field_selector": re.compile(rf"{_FIELD_TERM}(,{_FIELD_TERM})*").fullmatch,
 }
 _EXAMPLE = {"label_selector": "app=db,tier in (a, b)", "field_selector": "metadata.name=x"}
-_LONGEST_REPORTER = 128
 
 
 def as_tuple(what: str, given: Iterable[_E]) -> tuple[_E, ...]:
@@ -72,27 +70,18 @@ def check_name(name: Any, where: str) -> None:
 
 def check_reporter(reporter: Any, where: str) -> None:
     """Refuse what events.k8s.io takes for no reporting controller."""
-    usable = isinstance(reporter, str) and len(reporter) <= _LONGEST_REPORTER
-    if not (usable and (_is_name(reporter) or _is_qualified(reporter))):
-        raise ConfigurationError(
-            f"{where}: reporter={reporter!r} is no qualified name",
-            remedy="use up to 63 letters, digits, '-', '_' and '.', letters or digits at the "
-            "ends; a DNS name and '/' may stand before them (128 characters in all)",
-        )
+    check_type(reporter, str, f"{where}: reporter", "pass a name as text")
+    check_qualified(reporter, f"{where}: reporter")
 
 
 def check_finalizer(name: Any, where: str) -> None:
     """Refuse a finalizer without a domain: Kubernetes deprecates it, and it may clash."""
-    if not (isinstance(name, str) and _is_qualified(name)):
+    domain, _, last = name.partition("/") if isinstance(name, str) else ("", "", "")
+    if not (is_subdomain(domain) and _is_name(last)):
         raise ConfigurationError(
             f"{where}: finalizer {name!r} is no qualified name",
             remedy="use a domain of yours, a slash and a name, e.g. example.com/backup-data",
         )
-
-
-def _is_qualified(name: str) -> bool:
-    prefix, _, last = name.partition("/")
-    return bool(_is_domain(prefix) and _is_name(last))
 
 
 def check_namespaces(namespaces: Iterable[str] | None, where: str) -> tuple[str, ...] | None:
@@ -109,11 +98,8 @@ def check_namespaces(namespaces: Iterable[str] | None, where: str) -> tuple[str,
             f"{where}: namespaces is empty", remedy="leave it out to watch all namespaces"
         )
     for each in listed:
-        if not (isinstance(each, str) and _is_label(each)):
-            raise ConfigurationError(
-                f"{where}: {each!r} can't be a namespace",
-                remedy="use at most 63 of a-z, 0-9 and '-', a letter or digit at each end",
-            )
+        check_type(each, str, f"{where}: namespaces item", "pass names as text")
+        check_label(each, f"{where}: namespace")
     return listed
 
 

@@ -22,7 +22,6 @@ from rws_operator.controller.reads import Reads, Watched
 from rws_operator.controller.regarding import regarding
 from rws_operator.controller.status import StatusWriter, make_condition
 from rws_operator.controller.writes import Writes
-from rws_operator.errors import ConfigurationError
 from rws_operator.resources import CustomResource, Kind, KindLike, Model, ObjectKey
 
 if TYPE_CHECKING:
@@ -239,9 +238,9 @@ class Context:
         """
         try:
             about = regarding(obj, self._reads.resolve(obj))
-        except ConfigurationError as error:
+        except Exception as error:  # whatever was given: telling of a thing must not undo it
             metrics.events.labels("failed").inc()
-            self.log.warning("an event is about nothing that can be named error=%s", error)
+            self.log.warning("an event is about nothing that can be named error=%r", error)
             return
         self._environment.recorder.record(
             about,

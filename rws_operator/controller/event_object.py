@@ -7,10 +7,10 @@ actions over 128, names too long or of characters a name can't have.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rws_operator.resources import Kind
+from rws_operator.resources.micro_time import micro_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,11 +73,6 @@ def event_name(object_name: str, nanoseconds: int) -> str:
     suffix = f".{nanoseconds:x}"
     name = object_name[: _LONGEST_NAME - len(suffix)].rstrip("-.")
     return (name if _NAME.fullmatch(name) else "event") + suffix
-
-
-def micro_time(seconds: float) -> str:
-    """A wall clock's time as MicroTime."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def event_object(

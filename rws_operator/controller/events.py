@@ -19,6 +19,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from rws_operator import metrics
+from rws_operator.client.content_type import MERGE_PATCH
 from rws_operator.client.path import collection_path, object_path
 from rws_operator.controller.event_object import (
     EVENT,
@@ -29,7 +30,6 @@ from rws_operator.controller.event_object import (
     series_key,
     series_patch,
 )
-from rws_operator.controller.writes import MERGE_PATCH
 from rws_operator.errors import ApiError, Forbidden, NotFound, OperatorError
 
 if TYPE_CHECKING:

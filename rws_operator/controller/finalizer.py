@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from rws_operator.client.content_type import MERGE_PATCH
 from rws_operator.client.path import object_path
-from rws_operator.controller.writes import MERGE_PATCH, is_gone
+from rws_operator.controller.writes import is_gone
 from rws_operator.errors import ApiError, Conflict, Invalid, NotFound
 from rws_operator.resources.record import ObjectRecord, decode_record
 

@@ -9,19 +9,21 @@ again under a stale run is never touched.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pydantic import ValidationError
 
 from rws_operator import metrics
+from rws_operator.client.content_type import MERGE_PATCH
 from rws_operator.controller.merge_patch import merged, pruned_paths, whole_patch
-from rws_operator.controller.writes import MERGE_PATCH, Patch, Writes, encode
+from rws_operator.controller.writes import Patch, Writes, encode
 from rws_operator.errors import ConfigurationError, Conflict, PrunedFieldsError
 from rws_operator.resources import Change, Condition, Model, set_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from rws_operator.controller.form import Reference
     from rws_operator.resources.record import ObjectRecord
@@ -56,6 +58,11 @@ class StatusWriter:
 
     async def patch(self, reference: Reference, status: Mapping[str, Any] | Model) -> ObjectRecord:
         """Merge a status into an object's; see `Context.patch_status`."""
+        if not isinstance(status, Model | Mapping):
+            raise ConfigurationError(
+                f"{reference.kind.kind} {reference.key}: {status!r:.60} can't be its status",
+                remedy="pass a dict or a Model",
+            )
         # A dict may hold what is no JSON yet, such as a time; compared is what JSON makes of it.
         plain = None if isinstance(status, Model) else _decode(encode(status, reference))
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rws_operator.controller.reads import Reads
     from rws_operator.resources import Kind, ObjectKey
 
-MERGE_PATCH = "application/merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 Explains = Callable[[ObjectRecord | None, ObjectRecord, int], bool]
 """Whether an answer differs from the cached record by the write alone: before, after, status."""

@@ -50,6 +50,7 @@ import msgspec
 
 from rws_operator import metrics
 from rws_operator.client import Client
+from rws_operator.client.document import PageMetadata
 from rws_operator.client.path import list_path
 from rws_operator.errors import (
     ApiError,
@@ -388,11 +389,6 @@ class Reflector:
         return asyncio.get_running_loop().time()
 
 
-class _PageMetadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    next: str = msgspec.field(default="", name="continue")
-
-
 class _Page(NamedTuple):
     """One page of a list; its items are taken apart, not decoded."""
 
@@ -403,7 +399,7 @@ class _Page(NamedTuple):
 
 def _decode_page(body: bytes) -> _Page:
     parts = members(body)
-    metadata = msgspec.json.decode(parts["metadata"], type=_PageMetadata)
+    metadata = msgspec.json.decode(parts["metadata"], type=PageMetadata)
     raw = parts.get("items")
     items = [] if raw is None or bytes(raw) == b"null" else elements(raw)
     return _Page(items, metadata.resource_version, metadata.next)

@@ -329,5 +329,7 @@ async def test_event_about_nothing_fails_nothing(
     failed = metrics.events.labels("failed")._value.get()
     await running.context().event({"metadata": {}}, "Done", "what")
     await running.context().event({**_config(""), "metadata": {}}, "Done", "what")
-    assert metrics.events.labels("failed")._value.get() == failed + 2
+    await running.context().event({**_config(""), "metadata": "text"}, "Done", "what")
+    await running.context().event(kinds.ConfigMap, "Done", "what")
+    assert metrics.events.labels("failed")._value.get() == failed + 4
     assert "can be named" in caplog.text

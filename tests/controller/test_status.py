@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import pytest_asyncio
@@ -337,6 +337,9 @@ async def test_status_that_is_no_json(running: World) -> None:
         await running.context().patch_status(probe, {"note": object()})
     with pytest.raises(ConfigurationError, match=r"Probe .*can't be sent"):
         await running.context().patch_status(probe, {"note": "\udcff"})
+    for status in (None, [1], "ready"):
+        with pytest.raises(ConfigurationError, match=r"Probe .* can't be its status"):
+            await running.context().patch_status(probe, cast("Any", status))
 
 
 async def test_built_in_status(cluster: TestCluster, namespace: TestNamespace) -> None:
