@@ -97,7 +97,10 @@ ENDINGS = {
         "answered in client.authentication.k8s.io/v1beta1, not in",
     ),
     "no token": (f"echo '{credential(clientCertificateData='x')}'", "neither a token nor"),
-    "deep nesting": ("printf '%0100000d' 0 | tr 0 '['", "printed no ExecCredential: run it"),
+    "deep nesting": (
+        "printf '{\"x\":'; printf '%0100000d' 0 | tr 0 '['",
+        "printed no ExecCredential: run it",
+    ),
     "an expiry without a time zone": (
         f"echo '{credential(token='secret', expirationTimestamp='2030-01-01T00:00:00')}'",
         "printed no ExecCredential: run it",
