@@ -92,9 +92,11 @@ class ApiError(OperatorError):
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds the server asks to wait, or None."""
+        """Seconds the server asks to wait, or None if it doesn't say so in a number."""
         seconds = self.details.get("retryAfterSeconds")
-        return None if seconds is None else float(seconds)
+        if isinstance(seconds, int | float) and 0 <= seconds < 2**31:  # an int32
+            return float(seconds)
+        return None
 
     @property
     def causes(self) -> list[Mapping[str, Any]]:

@@ -14,6 +14,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from rws_operator.health import Health, Report
 
 log = logging.getLogger("rws_operator.server")
+
+_http_log = logging.getLogger("rws_operator.server.http")
+"""Where aiohttp tells of requests that failed."""
+
+_THEIR_FAULT = (HttpProcessingError, web.RequestPayloadError)
 
 DEFAULT_PORT = 8080
 
@@ -85,6 +91,7 @@ class Server:
         runner = web.AppRunner(
             self._application(),
             access_log=None,
+            logger=_http_log,
             keepalive_timeout=_KEEP_ALIVE_SECONDS,
             shutdown_timeout=_CLOSE_SECONDS,
         )
@@ -155,6 +162,14 @@ class Server:
         return _answer(await self._health.readyz(request.query.getall("exclude", ())), request)
 
 
+def _is_our_fault(record: logging.LogRecord) -> bool:
+    """Drop what is said of requests that are no HTTP: anybody can send as many as they like."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], _THEIR_FAULT)
+
+
+_http_log.addFilter(_is_our_fault)
+
+
 def _answer(report: Report, request: web.Request) -> web.Response:
     verbose = request.query.get("verbose", "0") not in ("0", "false")
     text = report.text(verbose=verbose)
@@ -165,7 +180,10 @@ def _answer(report: Report, request: web.Request) -> web.Response:
 
 async def _metrics(request: web.Request) -> web.Response:
     """The metrics page, in the OpenMetrics format for who asks for it."""
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    try:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    except (TypeError, ValueError):  # a version in it is none
+        encode, content_type = choose_encoder("")
     return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})
 
 

@@ -432,6 +432,23 @@ async def test_a_leader_survives_failures_shorter_than_the_deadline(
     assert elector.handle().is_leader
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"), [(b'"leaseDurationSeconds":3', b'"leaseDurationSeconds":"x"'), (b"{", b"[")]
+)
+async def test_a_lease_that_cannot_be_read_is_a_request_that_failed(
+    replicas: Replicas, gate: Gate, gated: Client, right: bytes, wrong: bytes
+) -> None:
+    """Answers and events that hold no Lease end nothing; once they do again, a replica leads."""
+    elector = replicas.elector("a", client=gated)
+    with gate.change(lambda text: text.replace(right, wrong), resource="leases") as fault:
+        task = replicas.run(elector)
+        await fault.reached(4)
+        assert not task.done()
+        assert not elector.handle().is_leader
+    async with asyncio.timeout(10):
+        await elector.handle().wait_until_leader()
+
+
 @pytest.mark.parametrize("fault", ["cut", "expired", "garbage", "closed"])
 async def test_a_standbys_watch_heals(
     replicas: Replicas, gate: Gate, gated: Client, fault: str

@@ -304,7 +304,30 @@ def test_a_lease_without_spec_can_be_replaced() -> None:
     assert sent["spec"]["holderIdentity"] == "me"
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"metadata":{}}', b'{"spec":3}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"metadata":{}}',
+        b'{"spec":3}',
+        b'{"metadata":{"resourceVersion":4}}',
+        b'{"metadata":' + b"[" * 100_000,
+        *(
+            b'{"metadata":{"resourceVersion":"4"},"spec":{%s}}' % spec
+            for spec in (
+                b'"leaseDurationSeconds":"x"',
+                b'"leaseDurationSeconds":-1',
+                b'"leaseDurationSeconds":%s' % (b"9" * 400),
+                b'"leaseTransitions":"x"',
+                b'"holderIdentity":5',
+                b'"acquireTime":5',
+                b'"renewTime":[]',
+            )
+        ),
+    ],
+)
 def test_what_is_no_lease_is_a_decode_error(body: bytes) -> None:
     """A broken answer is an error of our own type, so that it is retried."""
     with pytest.raises(DecodeError):

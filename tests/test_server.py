@@ -5,6 +5,7 @@ import errno
 import socket
 import time
 from collections.abc import AsyncIterator
+from typing import Any
 
 import aiohttp
 import pytest
@@ -153,6 +154,49 @@ async def test_a_client_that_sends_no_request_loses_its_connection(
         await reader.read()
     assert reader.at_eof()
     writer.close()
+
+
+ONCE = b"Host: x\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: x\r\nX y\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\nGARBAGE\r\n\r\n",
+        b"POST /livez HTTP/1.1\r\n%sTransfer-Encoding: chunked\r\n\r\nzz\r\n\r\n" % ONCE,
+        b"POST / HTTP/1.1\r\n%sContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nab" % ONCE,
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\n%sAccept: text/plain;version=1.x\r\n\r\n" % ONCE,
+    ],
+)
+async def test_a_request_that_is_none_is_not_logged(
+    server: Server, request_text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever can reach the port can't fill the log."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(request_text)
+    async with asyncio.timeout(2):
+        answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.")
+    assert b" 500 " not in answer
+    assert caplog.records == []
+    writer.close()
+
+
+async def test_a_fault_of_our_own_is_logged(
+    server: Server, health: Health, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+) -> None:
+    """A handler that fails is seen: as 500, and as an error in the log."""
+
+    async def broken(*_: object) -> None:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(health, "livez", broken)
+    assert (await get(server, "/livez"))[0] == 500
+    assert "broken on purpose" in caplog.text
 
 
 async def test_a_client_in_use_keeps_its_connection(server: Server) -> None:

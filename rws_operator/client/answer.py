@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from rws_operator.client.decode import UNDECODABLE, decode_json
 from rws_operator.errors import ApiError, api_error
 
 if TYPE_CHECKING:
@@ -36,8 +37,12 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
 
     def json(self) -> Any:
-        """Decode the body."""
-        return msgspec.json.decode(self.body)
+        """Decode the body.
+
+        Raises:
+            DecodeError: It is no JSON.
+        """
+        return decode_json(self.body)
 
 
 class _Status(msgspec.Struct):
@@ -48,6 +53,9 @@ class _Status(msgspec.Struct):
     message: str = ""
     details: dict[str, Any] | None = None
 
+
+_is_delay = re.compile(r"[0-9]{1,9}").fullmatch
+"""Whether a Retry-After is a number of seconds; it may also be a date."""
 
 _decode_status = msgspec.json.Decoder(_Status).decode
 
@@ -63,7 +71,7 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str], request: str)
     """
     reason, message, details, remedy = _read(status, body, headers)
     seconds = headers.get("Retry-After", "")
-    if seconds.isdigit():
+    if _is_delay(seconds):
         details = {**details, "retryAfterSeconds": int(seconds)}
     return api_error(status, reason, message, request=request, details=details, remedy=remedy)
 
@@ -74,11 +82,11 @@ def _read(
     """Return reason, message, details and remedy."""
     try:
         answer = _decode_status(body)
-    except msgspec.MsgspecError:
+    except UNDECODABLE:
         answer = None
     if answer is not None and answer.kind == "Status":
         reason = answer.reason or _phrase(status)
-        return reason, answer.message or "no message", answer.details or {}, _remedy(answer)
+        return reason, answer.message or "no message", _details(answer), _remedy(answer)
     text = body.decode("utf-8", "replace").strip()
     if "html" in headers.get("Content-Type", "") or text[:1] == "<":
         return (
@@ -92,6 +100,15 @@ def _read(
         # The API server's own words for a path it doesn't serve.
         remedy = "the server has no such kind or version; install its CustomResourceDefinition"
     return _phrase(status), " ".join(text[:_LONGEST_TEXT].split()) or "no message", {}, remedy
+
+
+def _details(status: _Status) -> Mapping[str, Any]:
+    """Return a Status' details, without causes that are none."""
+    details = status.details or {}
+    causes = details.get("causes") or []
+    if isinstance(causes, list) and all(isinstance(cause, dict) for cause in causes):
+        return details
+    return {name: value for name, value in details.items() if name != "causes"}
 
 
 def _remedy(status: _Status) -> str | None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rws_operator.client.address import PROXY_SCHEMES, SERVER_SCHEMES, is_address, is_host
 from rws_operator.client.credentials import Credentials, FixedCredentials
 from rws_operator.client.tls import Tls
+from rws_operator.errors import KubeconfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,9 @@ class ClientConfig:
         impersonate_groups: Groups to act as.
         proxy: Address of an HTTP proxy; None: as the environment says (HTTPS_PROXY, NO_PROXY).
         source: Where all this was read, for error messages.
+
+    Raises:
+        KubeconfigError: An address can't be used, or the server's holds a password.
     """
 
     server: str
@@ -34,3 +39,22 @@ class ClientConfig:
     impersonate_groups: tuple[str, ...] = ()
     proxy: str | None = field(default=None, repr=False)  # may hold a password
     source: str = "the program"
+
+    def __post_init__(self) -> None:
+        # Not the addresses themselves: they may hold a password.
+        if not is_address(self.server, SERVER_SCHEMES):
+            raise KubeconfigError(
+                f"the server's address of {self.source} can't be used",
+                remedy="write https://host:port, without user and password",
+            )
+        proxy = self.proxy
+        if proxy is not None and not is_address(proxy, PROXY_SCHEMES, may_hold_password=True):
+            raise KubeconfigError(
+                f"the proxy's address of {self.source} can't be used",
+                remedy="write http://host:port",
+            )
+        if self.tls.server_name is not None and not is_host(self.tls.server_name):
+            raise KubeconfigError(
+                f"the TLS server name of {self.source} is no host's name",
+                remedy="write the name that stands in the server's certificate",
+            )

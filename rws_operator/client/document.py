@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from rws_operator.client.decode import decode_json, decode_object
 from rws_operator.client.path import object_path
 from rws_operator.errors import ConfigurationError
 from rws_operator.resources import CustomResource, Kind, kind_of, to_wire
@@ -34,22 +35,39 @@ class Page(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-decode_page = msgspec.json.Decoder(Page).decode
+_decode_page = msgspec.json.Decoder(Page).decode
+
+
+def decode_page(body: bytes) -> Page:
+    """Decode a page of a list.
+
+    Raises:
+        DecodeError: It is none.
+    """
+    return decode_json(body, _decode_page, "list")
 
 
 def item_of(kind: type[CustomResource] | Kind, resource: Kind, raw: msgspec.Raw) -> Any:
-    """Decode an object of a list; those of built-in kinds come without kind and apiVersion."""
+    """Decode an object of a list; those of built-in kinds come without kind and apiVersion.
+
+    Raises:
+        DecodeError: It is no object of the kind.
+    """
     if isinstance(kind, Kind):
         typed = {"apiVersion": resource.api_version, "kind": resource.kind}
-        return typed | msgspec.json.decode(raw)
+        return typed | decode_json(raw, decode_object, resource.kind)
     return kind.from_wire(bytes(raw))
 
 
 def decoded(kind: object, body: bytes) -> Any:
-    """Decode an answer: an instance for a class, a dict for anything else."""
+    """Decode an answer: an instance for a class, a dict for anything else.
+
+    Raises:
+        DecodeError: It is no object of the kind.
+    """
     if isinstance(kind, type) and issubclass(kind, CustomResource):
         return kind.from_wire(body)
-    return msgspec.json.decode(body)
+    return decode_json(body, decode_object, "object")
 
 
 def document(obj: ObjectLike, kind: Kind | None) -> tuple[Kind, dict[str, Any]]:

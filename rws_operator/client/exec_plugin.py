@@ -14,11 +14,13 @@ import os
 import signal
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from rws_operator.client.credentials import Credential, bearer
+from rws_operator.client.decode import UNDECODABLE
+from rws_operator.client.tls import Tls, make_context
 from rws_operator.errors import KubeconfigError
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ class _ExecStatus(msgspec.Struct, rename="camel"):
     token: str | None = None
     client_certificate_data: str | None = None
     client_key_data: str | None = None
-    expiration_timestamp: datetime | None = None
+    expiration_timestamp: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
 
 
 class _ExecCredential(msgspec.Struct, rename="camel"):
@@ -87,13 +89,16 @@ class ExecPlugin:
             KubeconfigError: It is missing, fails, takes too long or prints something else.
         """
         del refused  # A program is told nothing of it; running it again is all that can be done.
-        code, output, complaint = await self._run()
+        code, output = await self._run()
         if code != 0:
-            last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
-            raise self._error(f"ended with code {code} ({last or 'no message'})", "log in again")
-        return self._read(output)
+            # Not what it says on standard error: that may hold a token.
+            raise self._error(f"ended with code {code}", "log in again, or run it by hand to see")
+        credential = self._read(output)
+        if credential.certificate is not None:
+            await asyncio.to_thread(self._try, *credential.certificate)
+        return credential
 
-    async def _run(self) -> tuple[int | None, bytes, bytes]:
+    async def _run(self) -> tuple[int | None, bytes]:
         spec = {"interactive": False} | ({"cluster": self.cluster} if self.cluster else {})
         told = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
         info = {"KUBERNETES_EXEC_INFO": msgspec.json.encode(told).decode()}
@@ -104,17 +109,17 @@ class ExecPlugin:
                 env={**os.environ, **self.environment, **info},
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
                 start_new_session=True,
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a NUL, or a variable A=B
             raise self._error(
-                f"can't be run ({error.strerror})",
+                f"can't be run ({getattr(error, 'strerror', None) or 'unusable characters'})",
                 self.install_hint or "install it, or correct the command",
             ) from None
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS):
-                output, complaint = await process.communicate()
+                output, _ = await process.communicate()
         except TimeoutError:
             raise self._error(
                 f"was not done after {_DEADLINE_SECONDS:g} s",
@@ -128,12 +133,12 @@ class ExecPlugin:
                 # One that left the session may hold the pipes open for ever.
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(process.wait(), 1.0)
-        return process.returncode, output, complaint
+        return process.returncode, output
 
     def _read(self, output: bytes) -> Credential:
         try:
             answer = _decode(output)
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             # Not the decoder's own words: they may quote what may be a token.
             raise self._error("printed no ExecCredential", "run it by hand to see") from None
         status = answer.status
@@ -158,6 +163,13 @@ class ExecPlugin:
         life = (status.expiration_timestamp - datetime.now(UTC)).total_seconds()
         # One that is always about to expire must not be fetched for each request.
         return Credential(authorization, certificate, max(life - _EARLY_SECONDS, _EARLY_SECONDS))
+
+    def _try(self, certificate: bytes, key: bytes) -> None:
+        """Refuse a bad certificate here, where it can be said whose it is."""
+        try:
+            make_context(Tls(certificate=certificate, key=key, insecure=True))
+        except KubeconfigError as error:
+            raise self._error(f"gave what can't be used: {error.what}", "log in again") from None
 
     def _error(self, what: str, remedy: str) -> KubeconfigError:
         return KubeconfigError(f"{self.source}: plugin {self.command} {what}", remedy=remedy)

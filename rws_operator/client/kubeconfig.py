@@ -12,6 +12,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from rws_operator.client.address import PROXY_SCHEMES, SERVER_SCHEMES, is_host
 from rws_operator.client.config import ClientConfig
 from rws_operator.client.credentials import (
     Credentials,
@@ -57,10 +60,7 @@ class Kubeconfig:
         if self.current_context is None:
             self.current_context = top.text("current-context")
         for section, entries in self.entries.items():
-            items = top.fields.get(section) or []
-            if not isinstance(items, list):
-                raise top.error(section, "is not a list", "see kubectl config view")
-            for item in items:
+            for item in top.list(section):
                 if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
                     raise top.error(section, "has an entry without a name", "name each entry")
                 name = item["name"]
@@ -124,13 +124,15 @@ def read_kubeconfig(paths: Sequence[Path]) -> ClientConfig:
     )
     proxied = cluster.text("proxy-url") is not None
     return ClientConfig(
-        server=cluster.address("server", ("https", "http")),
+        server=cluster.address("server", SERVER_SCHEMES),
         namespace=context.text("namespace") or "default",
         tls=_tls(cluster, user),
         credentials=_credentials(cluster, user),
         impersonate=user.text("as"),
         impersonate_groups=_groups(user),
-        proxy=cluster.address("proxy-url", ("http", "https")) if proxied else None,
+        proxy=(
+            cluster.address("proxy-url", PROXY_SCHEMES, may_hold_password=True) if proxied else None
+        ),
         source=f"kubeconfig {user.file}, {user.where}",
     )
 
@@ -144,12 +146,17 @@ def _tls(cluster: Entry, user: Entry) -> Tls:
         raise user.error(
             "client-certificate", "is not set, but client-key is", "add the certificate"
         )
+    server_name = cluster.text("tls-server-name")
+    if server_name is not None and not is_host(server_name):
+        raise cluster.error(
+            "tls-server-name", "is no host's name", "write the name in the server's certificate"
+        )
     tls = Tls(
         ca=cluster.pem("certificate-authority"),
         certificate=certificate,
         key=key,
         insecure=cluster.flag("insecure-skip-tls-verify"),
-        server_name=cluster.text("tls-server-name"),
+        server_name=server_name,
     )
     try:
         make_context(tls)
@@ -199,20 +206,28 @@ def _exec_plugin(cluster: Entry, plugin: Entry) -> ExecPlugin:
         raise plugin.error("interactiveMode", "is Always", "use a plugin that needs no terminal")
     if "/" in command:
         command = str(plugin.file.parent / expanded(command))
-    variables = plugin.fields.get("env") or ()
-    try:
-        environment = {str(item["name"]): str(item["value"]) for item in variables}
-    except (TypeError, KeyError):
-        raise plugin.error("env", "is not a list of name and value", "correct it") from None
     return ExecPlugin(
         command,
-        arguments=tuple(map(str, plugin.fields.get("args") or ())),
-        environment=environment,
+        arguments=plugin.texts("args"),
+        environment=_environment(plugin),
         api_version=plugin.text("apiVersion") or "",
         cluster=_cluster_info(cluster) if plugin.flag("provideClusterInfo") else None,
         install_hint=plugin.text("installHint"),
         source=f"kubeconfig {plugin.file}: {plugin.where}",
     )
+
+
+def _environment(plugin: Entry) -> dict[str, str]:
+    found = {}
+    for item in plugin.list("env"):
+        if not isinstance(item, Mapping):
+            raise plugin.error("env", "is not a list of name and value", "correct it")
+        variable = Entry(plugin.file, f"{plugin.where}.env", item)
+        name = variable.text("name")
+        if name is None or "=" in name:
+            raise variable.error("name", "is not set, or holds =", "name the variable")
+        found[name] = variable.text("value") or ""
+    return found
 
 
 def _cluster_info(cluster: Entry) -> dict[str, Any]:
@@ -231,16 +246,22 @@ def _cluster_info(cluster: Entry) -> dict[str, Any]:
                 "certificate-authority", f"can't be read ({error.strerror})", "correct the path"
             ) from None
         info["certificate-authority-data"] = base64.b64encode(data).decode()
-    for extension in cluster.fields.get("extensions") or ():
+    for extension in cluster.list("extensions"):
+        if not isinstance(extension, Mapping):
+            raise cluster.error("extensions", "has an entry without a name", "name each entry")
         if extension.get("name") == "client.authentication.k8s.io/exec":
             info["config"] = extension.get("extension")
+    try:
+        msgspec.json.encode(info)
+    except (TypeError, ValueError, RecursionError):
+        raise cluster.error(
+            "extensions", "holds what can't be written as JSON", "use JSON's types only"
+        ) from None
     return info
 
 
 def _groups(user: Entry) -> tuple[str, ...]:
-    groups = user.fields.get("as-groups") or []
-    if not isinstance(groups, list):
-        raise user.error("as-groups", "is not a list", "write a list of group names")
+    groups = user.texts("as-groups")
     if groups and user.text("as") is None:
         raise user.error("as-groups", "is set without as", "name the user to act as")
-    return tuple(map(str, groups))
+    return groups

@@ -13,14 +13,17 @@ import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
 
 import yaml
 
+from rws_operator.client.address import is_address
 from rws_operator.errors import KubeconfigError
 
 if TYPE_CHECKING:
     from rws_operator.client.tls import Pem
+
+_UNUSABLE = frozenset(map(chr, (0, *range(0xD800, 0xE000))))
+"""What neither the system nor UTF-8 takes: NUL, and halves of UTF-16 pairs."""
 
 
 class Entry:
@@ -54,7 +57,23 @@ class Entry:
             raise self.error(
                 field, f"is a {type(value).__name__}, not a string", "put it in quotes"
             )
+        if not _UNUSABLE.isdisjoint(value):
+            raise self.error(field, "holds characters that no program takes", "write it anew")
         return value
+
+    def texts(self, field: str) -> tuple[str, ...]:
+        """Return a list of strings, empty where it is missing."""
+        items = self.list(field)
+        if not all(isinstance(item, str) and _UNUSABLE.isdisjoint(item) for item in items):
+            raise self.error(field, "holds something else than strings", "put them in quotes")
+        return tuple(items)
+
+    def list(self, field: str) -> list[Any]:
+        """Return a list, empty where it is missing."""
+        value = self.fields.get(field)
+        if value is not None and not isinstance(value, list):
+            raise self.error(field, "is not a list", "see kubectl config view")
+        return value or []
 
     def flag(self, field: str) -> bool:
         """Return a truth value; False where it is missing."""
@@ -76,7 +95,7 @@ class Entry:
                 field, f"names {path}, which can't be read ({error.strerror})", "correct the path"
             ) from None
         if not stat.S_ISREG(mode):
-            raise self.error(field, f"names {path}, which is no file", "correct the path")
+            raise self.error(field, f"names {path}, which is no regular file", "correct the path")
         return path
 
     def pem(self, field: str) -> Pem | None:
@@ -98,16 +117,18 @@ class Entry:
             raise self.error(field, "is not a mapping", "see kubectl config view")
         return value
 
-    def address(self, field: str, schemes: Sequence[str]) -> str:
+    def address(
+        self, field: str, schemes: Sequence[str], *, may_hold_password: bool = False
+    ) -> str:
         """Return an address, which has to be there."""
         address = self.text(field)
         if address is None:
             raise self.error(field, "is not set", "write an address there")
-        parts = urlsplit(address)
-        if parts.scheme not in schemes or not parts.hostname or not _port_is_valid(parts):
-            # Not the address itself: a proxy's may hold a password.
+        if not is_address(address, schemes, may_hold_password=may_hold_password):
+            # Not the address itself: it may hold a password.
             known = " or ".join(f"{scheme}://host:port" for scheme in schemes)
-            raise self.error(field, "is no address that can be used", f"write {known}")
+            user = "" if may_hold_password else ", without user and password"
+            raise self.error(field, "is no address that can be used", f"write {known}{user}")
         return address.rstrip("/")
 
 
@@ -126,15 +147,16 @@ def is_there(path: Path) -> bool:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a NUL in it
         raise unreadable(path, error) from None
     return True
 
 
-def unreadable(path: Path, error: OSError) -> KubeconfigError:
+def unreadable(path: Path, error: OSError | ValueError) -> KubeconfigError:
     """Return the error of a file that the system does not give out."""
     return KubeconfigError(
-        f"{path} can't be read ({error.strerror})", remedy="allow this user to read it"
+        f"{path} can't be read ({getattr(error, 'strerror', None) or 'no path'})",
+        remedy="allow this user to read it, or correct the path",
     )
 
 
@@ -151,15 +173,14 @@ def _parse(path: Path) -> Mapping[str, Any]:
         raise KubeconfigError(
             f"kubeconfig {path}{line}: {problem}", remedy="correct the file's YAML"
         ) from None
+    except Exception as error:
+        # A date or number that is none, or nesting without end: PyYAML raises what it happens to.
+        raise KubeconfigError(
+            f"kubeconfig {path}: a value can't be read ({type(error).__name__})",
+            remedy="correct the file's YAML",
+        ) from None
     if not isinstance(document or {}, Mapping):
         raise KubeconfigError(
             f"kubeconfig {path} is not a mapping", remedy="give a kubeconfig file"
         )
     return document or {}
-
-
-def _port_is_valid(parts: SplitResult) -> bool:
-    try:
-        return parts.port != 0
-    except ValueError:
-        return False

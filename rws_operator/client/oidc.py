@@ -18,6 +18,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from rws_operator.client.address import SERVER_SCHEMES
 from rws_operator.client.credentials import Credential, bearer
 from rws_operator.client.tls import Tls, make_context
 
@@ -64,7 +65,7 @@ class Oidc:
             raise config.error("refresh-token", "is not set, nor is id-token", "log in again")
         self._issuer = ""
         if self._refresh_token is not None:
-            self._issuer = config.address("idp-issuer-url", ("https", "http"))
+            self._issuer = config.address("idp-issuer-url", SERVER_SCHEMES)
         self._tls = Tls(ca=config.pem("idp-certificate-authority"))
 
     async def renew(self, *, refused: bool) -> Credential:
@@ -79,7 +80,7 @@ class Oidc:
                     self._id_token = await self._refresh()
             except TimeoutError:
                 raise self._error(f"did not answer within {_DEADLINE_SECONDS:g} s") from None
-            except (aiohttp.ClientError, OSError, msgspec.MsgspecError) as error:
+            except (aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
                 # The kind only: the message may quote what was sent or came.
                 raise self._error(f"gave no token ({type(error).__name__})") from None
         life = max(_life(self._id_token) - _EARLY_SECONDS, _EARLY_SECONDS)

@@ -51,13 +51,20 @@ def target_of(path: str, params: Mapping[str, str] | None) -> str:
     """Return path and query as they stand in a request's first line.
 
     Raises:
-        ConfigurationError: The path is not an absolute one of printable ASCII.
+        ConfigurationError: The path is not an absolute one of printable ASCII, or a parameter is
+            no text.
     """
     if not _plain_path(path):
         raise ConfigurationError(
             f"{path!r} is no path of an API server", remedy="give an absolute, percent-encoded path"
         )
-    return f"{path}?{_query(tuple(params.items()))}" if params else path
+    try:
+        return f"{path}?{_query(tuple(params.items()))}" if params else path
+    except UnicodeEncodeError:
+        raise ConfigurationError(
+            f"{path}: a query parameter holds half of a UTF-16 pair, which is no text",
+            remedy="decode the text as UTF-8, without surrogates",
+        ) from None
 
 
 @lru_cache(maxsize=512)
@@ -80,9 +87,18 @@ def _checked(kind: Kind, namespace: str | None) -> str | None:
 def _segment(kind: Kind, text: str) -> str:
     if _plain_segment(text):
         return text
-    if text in ("", ".", "..") or "/" in text or "%" in text:
+    if text in ("", ".", "..") or "/" in text or "%" in text or not _is_text(text):
         raise ConfigurationError(
             f"{text!r} can't be a name or namespace of {kind}",
             remedy="pass the object's metadata.name and metadata.namespace",
         )
     return quote(text)
+
+
+def _is_text(text: str) -> bool:
+    """Return whether it can be sent; JSON's escapes can make strings that can't."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

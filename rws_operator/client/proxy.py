@@ -12,12 +12,19 @@ from typing import TYPE_CHECKING
 
 from yarl import URL
 
+from rws_operator.client.address import PROXY_SCHEMES, is_address
+from rws_operator.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from rws_operator.client.config import ClientConfig
 
 
 def proxy_of(config: ClientConfig) -> URL | None:
-    """Return the proxy to go through to a server, or None."""
+    """Return the proxy to go through to a server, or None.
+
+    Raises:
+        ConfigurationError: The environment names one that can't be used.
+    """
     if config.proxy is not None:
         return URL(config.proxy)
     server = URL(config.server)
@@ -28,6 +35,11 @@ def proxy_of(config: ClientConfig) -> URL | None:
     networks = [entry.strip() for entry in proxies.get("no", "").split(",") if "/" in entry]
     if any(_holds(network, server.host or "") for network in networks):
         return None
+    if not is_address(found, PROXY_SCHEMES, may_hold_password=True):
+        raise ConfigurationError(
+            f"{server.scheme.upper()}_PROXY of the environment is no address that can be used",
+            remedy="write http://host:port",
+        )
     return URL(found)
 
 

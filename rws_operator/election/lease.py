@@ -7,13 +7,16 @@ Only the five fields of `LeaseRecord` take part in election. Whatever else stand
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+from rws_operator.client.decode import UNDECODABLE, decode_json
 from rws_operator.errors import DecodeError
 from rws_operator.resources.kind import Kind
 from rws_operator.resources.micro_time import micro_time
+
+_Int32 = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
@@ -49,6 +52,27 @@ class LeaseRecord:
         """The record by which the holder lets go; short, should a client ignore the holder."""
         now = micro_time(wall)
         return replace(self, holder="", duration_seconds=1, acquire_time=now, renew_time=now)
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    """The wire form of a record."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: _Int32 | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: _Int32 | None = None
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str
+
+
+class _Wire(msgspec.Struct):
+    """The types that a Lease's fields must have to be read."""
+
+    metadata: _Metadata
+    spec: _Spec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +115,18 @@ def read_lease(wire: Any) -> Lease:
         DecodeError: It is no Lease, or a field has a wrong type.
     """
     try:
-        spec = wire.get("spec") or {}
-        record = LeaseRecord(
-            holder=spec.get("holderIdentity") or "",
-            duration_seconds=spec.get("leaseDurationSeconds"),
-            acquire_time=spec.get("acquireTime") or "",
-            renew_time=spec.get("renewTime") or "",
-            transitions=spec.get("leaseTransitions") or 0,
-        )
-        return Lease(record, wire["metadata"]["resourceVersion"], wire)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise DecodeError(f"no readable Lease: {error!r}") from error
+        typed = msgspec.convert(wire, _Wire)
+    except UNDECODABLE as error:
+        raise DecodeError(f"no readable Lease: {error}") from error
+    spec = typed.spec or _Spec()
+    record = LeaseRecord(
+        holder=spec.holder_identity or "",
+        duration_seconds=spec.lease_duration_seconds,
+        acquire_time=spec.acquire_time or "",
+        renew_time=spec.renew_time or "",
+        transitions=spec.lease_transitions or 0,
+    )
+    return Lease(record, typed.metadata.resource_version, wire)
 
 
 def decode_lease(body: bytes | msgspec.Raw) -> Lease:
@@ -110,11 +135,7 @@ def decode_lease(body: bytes | msgspec.Raw) -> Lease:
     Raises:
         DecodeError: It is no JSON, or no Lease.
     """
-    try:
-        wire = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise DecodeError(f"no readable Lease: {error}") from error
-    return read_lease(wire)
+    return read_lease(decode_json(body, what="Lease"))
 
 
 def _spec(record: LeaseRecord) -> dict[str, Any]:

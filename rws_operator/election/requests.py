@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import msgspec
-
 from rws_operator.client.document import decode_page
 from rws_operator.election.lease import (
     LEASE,
@@ -59,10 +57,7 @@ class LeaseRequests:
         """Read the Lease by a list, which also says from where to watch."""
         params = {"fieldSelector": self.field_selector}
         body = await self._request("GET", self._collection, params=params)
-        try:
-            page = decode_page(body)
-        except msgspec.DecodeError as error:
-            raise DecodeError(f"no readable list of Leases: {error}") from error
+        page = decode_page(body)
         version = page.metadata.resource_version
         if not version:
             raise DecodeError("a list of Leases came without a resourceVersion")

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from rws_operator.client import load_config
+from rws_operator.errors import KubeconfigError
 from rws_operator.testing import programs
 from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.folder import owned_folder
@@ -162,6 +164,7 @@ class ControlPlane:
             raise ControlPlaneError("the control plane is started already")
         with contextlib.ExitStack() as stack:
             if self._existing:
+                _check(self._existing)
                 folder = stack.enter_context(owned_folder())
             else:
                 self._local = LocalControlPlane(
@@ -206,6 +209,14 @@ class ControlPlane:
         access = Access(admin.server, admin.ca_pem, token=answer["status"]["token"])
         path = self._folder / f"{name}-{secrets.token_hex(4)}.kubeconfig"
         return access.write(path, namespace)
+
+
+def _check(kubeconfig: str) -> None:
+    """Refuse a kubeconfig that nobody could use, before a test is told that all is well."""
+    try:
+        load_config(kubeconfig)
+    except KubeconfigError as error:
+        raise ControlPlaneError(f"RWS_TEST_KUBECONFIG: {error.what}", remedy=error.remedy) from None
 
 
 def _wait_for(admin: Access, path: str) -> None:

@@ -80,9 +80,15 @@ def fetch_cached(
 @contextlib.contextmanager
 def _alone(cache: Path) -> Iterator[None]:
     """Make the cache if need be, and let no other process change it meanwhile."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with exclusive(cache / ".lock", f"another process that fills {cache}"):
-        yield
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with exclusive(cache / ".lock", f"another process that fills {cache}"):
+            yield
+    except OSError as error:
+        raise ProgramsNotFound(
+            f"the control plane's programs can't be put into {cache} ({error})",
+            remedy="set XDG_CACHE_HOME to a folder that this user may write",
+        ) from error
 
 
 def _provide(folders: list[Path], cache: Path, environ: Mapping[str, str]) -> None:
@@ -102,6 +108,11 @@ def _missing(folders: list[Path]) -> list[str]:
 def _find(name: str, folders: list[Path]) -> Path | None:
     for folder in folders:
         path = (folder / name).absolute()
-        if os.access(path, os.X_OK):
+        if _is_program(path):
             return path
     return None
+
+
+def _is_program(path: Path) -> bool:
+    """Return whether it can be run; a full disk leaves empty files behind."""
+    return path.is_file() and path.stat().st_size > 0 and os.access(path, os.X_OK)

@@ -2,10 +2,11 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from rws_operator.client import current_namespace, identity, load_config
+from rws_operator.client import ClientConfig, current_namespace, identity, load_config
 from rws_operator.client.identity import identity as cached_identity
 from rws_operator.client.load import in_cluster_config
 from rws_operator.client.tls import Tls
@@ -95,3 +96,27 @@ def test_a_pods_token_that_may_not_be_looked_at(mount: Path) -> None:
     """A mount that this user may not enter is an error of one line."""
     with pytest.raises(KubeconfigError, match=r"token can't be read \(.*\): allow this user"):
         in_cluster_config(mount / ("x" * 300))
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"server": "https://jane:hidden@h:1"}, "the server's address of here"),
+        ({"server": "https://[::1"}, "the server's address of here"),
+        ({"server": "https://h", "proxy": "socks5://jane:hidden@h"}, "the proxy's address of here"),
+        ({"server": "https://h", "tls": Tls(server_name="a..b")}, "the TLS server name of here"),
+    ],
+)
+def test_a_configuration_that_can_never_work(fields: dict[str, Any], expected: str) -> None:
+    """One made by hand is refused as one that was read is, and shows no password."""
+    with pytest.raises(KubeconfigError, match=expected) as caught:
+        ClientConfig(**fields, source="here")
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("mount")
+def test_a_pods_address_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables that hold no host are an error of one line."""
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "a..b")
+    with pytest.raises(KubeconfigError, match=r"address of ServiceAccount at .* can't be used"):
+        in_cluster_config(tmp_path)

@@ -88,7 +88,7 @@ async def test_it_runs_again_after_a_401(server: ScriptedServer, tmp_path: Path)
 
 
 ENDINGS = {
-    "a code": ("echo first >&2; echo 'not logged in' >&2; exit 3", r"code 3 \(not logged in\)"),
+    "a code": ("echo 'token: secret' >&2; exit 3", "ended with code 3: log in again, or run it"),
     "no JSON": ("echo secret-token", "printed no ExecCredential: run it by hand"),
     "another kind": ('echo \'{"apiVersion": "v1", "kind": "Secret"}\'', "no ExecCredential with"),
     "another version": (
@@ -97,6 +97,18 @@ ENDINGS = {
         "answered in client.authentication.k8s.io/v1beta1, not in",
     ),
     "no token": (f"echo '{credential(clientCertificateData='x')}'", "neither a token nor"),
+    "deep nesting": (
+        "printf '{\"x\":'; printf '%0100000d' 0 | tr 0 '['",
+        "printed no ExecCredential: run it",
+    ),
+    "an expiry without a time zone": (
+        f"echo '{credential(token='secret', expirationTimestamp='2030-01-01T00:00:00')}'",
+        "printed no ExecCredential: run it",
+    ),
+    "a certificate that is none": (
+        f"echo '{credential(clientCertificateData='secret', clientKeyData='secret')}'",
+        r"login gave what can't be used: client certificate inline data and key inline data",
+    ),
     "a token of two words": (f"echo '{credential(token='secret x')}'", "not one line"),
 }
 
@@ -176,3 +188,12 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (ProcessLookupError, FileNotFoundError):
         return False
+
+
+@pytest.mark.parametrize(
+    "plugin", [ExecPlugin("a\0b"), ExecPlugin("true", environment={"A=B": ""})]
+)
+async def test_a_program_that_the_system_does_not_take(plugin: ExecPlugin) -> None:
+    """A NUL, or a variable that is none, is an error of one line."""
+    with pytest.raises(KubeconfigError, match=r"can't be run \(unusable characters\)"):
+        await plugin.renew(refused=False)

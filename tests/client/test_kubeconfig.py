@@ -120,6 +120,88 @@ BROKEN: dict[str, tuple[dict[str, Any], str]] = {
     "no server": ({"cluster": {"server": ""}}, "clusters[k].server is not set"),
     "an address without a scheme": ({"cluster": {"server": "h:6443"}}, "clusters[k].server is no"),
     "a port that is none": ({"cluster": {"server": "https://h:x"}}, "clusters[k].server is no"),
+    "a password in the address": (
+        {"cluster": {"server": "https://jane:secret@h:6443"}},
+        "clusters[k].server is no address that can be used: write https://host:port or http://"
+        "host:port, without user and password",
+    ),
+    "an IPv6 address cut short": ({"cluster": {"server": "https://[::1"}}, "server is no address"),
+    "an IPv6 address that is none": (
+        {"cluster": {"server": "https://[zz]:1"}},
+        "clusters[k].server is no address",
+    ),
+    "an empty label": ({"cluster": {"server": "https://a..b"}}, "server is no address"),
+    "a long label": ({"cluster": {"server": f"https://{'a' * 64}.b"}}, "server is no address"),
+    "a broken IDNA name": ({"cluster": {"server": "https://xn--a"}}, "server is no address"),
+    "a space in the address": ({"cluster": {"server": "https://a b"}}, "server is no address"),
+    "a line break in the address": (
+        {"cluster": {"server": "https://h\n:1"}},
+        "clusters[k].server is no address",
+    ),
+    "an address with a NUL": ({"cluster": {"server": "https://h\0"}}, "server holds characters"),
+    "a TLS name with an empty label": (
+        {"cluster": {"tls-server-name": "a..b"}},
+        "clusters[k].tls-server-name is no host's name",
+    ),
+    "a TLS name that begins with a dot": (
+        {"cluster": {"tls-server-name": ".x"}},
+        "clusters[k].tls-server-name is no host's name",
+    ),
+    "a user name that is no text": (
+        {"user": {"username": "\ud800", "password": "secret"}},
+        "users[u].username holds characters",
+    ),
+    "a file's name with a NUL": ({"user": {"tokenFile": "a\0"}}, "users[u].tokenFile holds"),
+    "a device as a token's file": (
+        {"user": {"tokenFile": "/dev/null"}},
+        "users[u].tokenFile names /dev/null, which is no regular file",
+    ),
+    "arguments that are a number": (
+        {"user": {"exec": {"command": "x", "args": 5}}},
+        "users[u].exec.args is not a list",
+    ),
+    "arguments that are one string": (
+        {"user": {"exec": {"command": "x", "args": "abc"}}},
+        "users[u].exec.args is not a list",
+    ),
+    "an argument with a NUL": (
+        {"user": {"exec": {"command": "x", "args": ["a\0"]}}},
+        "users[u].exec.args holds something else than strings",
+    ),
+    "variables that are no list": (
+        {"user": {"exec": {"command": "x", "env": {"A": "secret"}}}},
+        "users[u].exec.env is not a list",
+    ),
+    "a variable that is no mapping": (
+        {"user": {"exec": {"command": "x", "env": ["A=secret"]}}},
+        "users[u].exec.env is not a list of name and value",
+    ),
+    "a variable's name with =": (
+        {"user": {"exec": {"command": "x", "env": [{"name": "A=B", "value": "secret"}]}}},
+        "users[u].exec.env.name is not set, or holds =",
+    ),
+    "a variable with a NUL": (
+        {"user": {"exec": {"command": "x", "env": [{"name": "A", "value": "secret\0"}]}}},
+        "users[u].exec.env.value holds characters",
+    ),
+    "an extension that is no mapping": (
+        {
+            "cluster": {"extensions": ["x"]},
+            "user": {"exec": {"command": "x", "provideClusterInfo": True}},
+        },
+        "clusters[k].extensions has an entry without a name",
+    ),
+    "an issuer with an empty label": (
+        {
+            "user": {
+                "auth-provider": {
+                    "name": "oidc",
+                    "config": {"refresh-token": "secret", "idp-issuer-url": "https://a..b"},
+                }
+            }
+        },
+        "users[u].auth-provider.config.idp-issuer-url is no address",
+    ),
     "a SOCKS proxy": ({"cluster": {"proxy-url": "socks5://h:1"}}, "clusters[k].proxy-url is no"),
     "a missing CA file": (
         {"cluster": {"certificate-authority": "no.pem"}},
@@ -203,8 +285,20 @@ def test_broken_fields(tmp_path: Path, parts: dict[str, Any], expected: str) -> 
         (b"", "current-context is not set"),
         (b"\xff\xfe\x00hidden", "kubeconfig"),
         (b"\x00", "kubeconfig"),
+        (b"hidden: 2020-13-45", "a value can't be read (ValueError)"),
+        (b"hidden: !!timestamp x", "a value can't be read (AttributeError)"),
+        (b"hidden: " + b"[" * 3000 + b"]" * 3000, "a value can't be read (RecursionError)"),
     ],
-    ids=["broken YAML", "a list", "nothing", "no text", "a null byte"],
+    ids=[
+        "broken YAML",
+        "a list",
+        "nothing",
+        "no text",
+        "a null byte",
+        "a date that is none",
+        "a tag on the wrong value",
+        "deep nesting",
+    ],
 )
 def test_broken_files(tmp_path: Path, content: bytes, expected: str) -> None:
     """What is no kubeconfig at all is one line too, and its text is not shown."""
@@ -273,3 +367,25 @@ def test_a_home_that_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "~nobody-of-this-name/config")
     with pytest.raises(KubeconfigError, match="no kubeconfig found at ~nobody"):
         load_config()
+
+
+def test_a_path_that_is_none() -> None:
+    """A NUL in a path is an error of one line."""
+    with pytest.raises(KubeconfigError, match="can't be read"):
+        load_config("a\0b")
+
+
+def test_a_proxy_may_have_a_password(tmp_path: Path) -> None:
+    """It goes to the proxy only, and is not shown."""
+    proxy = "http://jane:secret@proxy.example.com:3128"
+    config = load_config(write(tmp_path / "config", cluster={"proxy-url": proxy}))
+    assert config.proxy == proxy
+    assert "secret" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    "server", ["https://10.0.0.1:443", "http://[::1]:8001/a/b", "https://ü.de"]
+)
+def test_addresses_that_can_be_used(tmp_path: Path, server: str) -> None:
+    """IPv4, IPv6 with a path, and names beyond ASCII."""
+    assert load_config(write(tmp_path / "config", cluster={"server": server})).server == server

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from rws_operator.client import Client, ClientConfig
 from rws_operator.client.tls import Tls
-from rws_operator.errors import ConnectionFailed
+from rws_operator.errors import ConfigurationError, ConnectionFailed
 from rws_operator.testing.pki import CertificateAuthority
 from tests.client.scripted import ScriptedServer, ok, scripted_server, serving
 
@@ -148,3 +149,12 @@ async def test_a_proxy_that_is_not_there(
         with pytest.raises(ConnectionFailed, match="through the proxy"):
             await client.request("GET", "/x")
     assert secure.seen == []
+
+
+def test_a_proxy_of_the_environment_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one line when the client is made, and shows no password."""
+    for address in ("http://jane:hidden@[::1", "http://jane:hidden@a..b", "proxy:3128"):
+        monkeypatch.setenv("HTTPS_PROXY", address)
+        with pytest.raises(ConfigurationError, match="HTTPS_PROXY of the environment") as caught:
+            Client(ClientConfig("https://api.example.com"))
+        assert "hidden" not in str(caught.value)

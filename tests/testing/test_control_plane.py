@@ -196,6 +196,17 @@ async def test_an_existing_cluster_is_used_and_left_running(
     assert Access.read(audited.kubeconfig).request("GET", "/readyz")[0] == 200
 
 
+@pytest.mark.parametrize("named", ["missing", ".", "garbage"])
+def test_a_named_cluster_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str):
+    """A kubeconfig that nobody could use is refused at the start, by its name."""
+    (tmp_path / "garbage").write_text("{")
+    path = tmp_path / named
+    monkeypatch.setenv("RWS_TEST_KUBECONFIG", str(path))
+    refused = pytest.raises(ControlPlaneError, match=rf"RWS_TEST_KUBECONFIG: .*{path}")
+    with refused, ControlPlane():
+        raise AssertionError
+
+
 def test_what_is_not_there_says_how_to_get_it():
     """An audit log that nobody asked for, and one of a control plane that is not started."""
     with pytest.raises(ControlPlaneError, match="audit=True"):

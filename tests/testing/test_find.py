@@ -242,3 +242,36 @@ def test_the_command_builds_what_the_cache_lacks(
     failed = CliRunner().invoke(main, ["controlplane", "build"])
     assert failed.exit_code == 1
     assert "building etcd failed" in failed.output
+
+
+@pytest.mark.parametrize("root", ["file", "file/below"])
+def test_a_cache_that_cannot_be_made(environ: dict[str, str], tmp_path: Path, root: str):
+    """The error names the folder and the variable to set."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ProgramsNotFound, match=r"can't be put into .*: set XDG_CACHE_HOME"):
+        find_programs({**environ, "XDG_CACHE_HOME": str(tmp_path / root)})
+
+
+def test_an_empty_program_is_made_anew(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What a full disk left in the cache is no program."""
+    cache = cache_folder(environ)
+    make_programs(cache, *PROGRAMS)
+    (cache / "etcd").write_text("")
+    install_go(tmp_path, monkeypatch)
+    find_programs(environ)
+    assert (cache / "etcd").stat().st_size > 0
+
+
+def test_a_folder_is_no_program(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A folder in a program's place is an error that names it."""
+    cache = cache_folder(environ)
+    make_programs(cache, *PROGRAMS)
+    (cache / "etcd").unlink()
+    (cache / "etcd" / "in the way").mkdir(parents=True)
+    install_go(tmp_path, monkeypatch)
+    with pytest.raises(ProgramsNotFound, match=r"can't be put into .*etcd"):
+        find_programs(environ)

@@ -63,6 +63,14 @@ def test_without_a_control_plane_ci_fails(tmp_path: Path):
     assert run.returncode == 1
 
 
+def test_a_cache_that_cannot_be_used_is_a_reason_to_skip(tmp_path: Path):
+    """It is said like any other reason why there is no control plane."""
+    (tmp_path / "cache").write_text("")
+    run = run_pytest(tmp_path, NEEDS_ONE, "-rs", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert "1 skipped" in run.stdout, run.stdout + run.stderr
+    assert "set XDG_CACHE_HOME" in run.stdout
+
+
 def test_tests_that_need_no_control_plane_wait_for_none(tmp_path: Path):
     """A run without such tests neither looks for programs nor starts any."""
     run = run_pytest(tmp_path, "def test_it():\n    assert True\n", **without_programs(tmp_path))
