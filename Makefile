@@ -1,9 +1,10 @@
 # Every target sets up what it needs; the second time that takes no time.
-#   make demo    the backup operator at work on a private control plane (KEEP=1 leaves it running)
-#   make test    all tests; ARGS="tests/cache -x" for some
-#   make check   format, lint, types, layers, spelling
+#   make demo     the backup operator at work on a private control plane (KEEP=1 leaves it running)
+#   make cluster  a bare control plane until Ctrl-C, to try an operator of your own on
+#   make test     all tests; ARGS="tests/cache -x" for some
+#   make check    format, lint, types, layers, spelling
 
-.PHONY: demo test check setup clean
+.PHONY: demo cluster test check setup clean
 .DEFAULT_GOAL := help
 ARGS ?=
 export KEEP PYTHON
@@ -17,6 +18,9 @@ help:
 
 demo: $(STAMP)
 	@$(VENV)/bin/python -m examples.backup.demo
+
+cluster: $(STAMP)
+	@$(VENV)/bin/rws-operator controlplane start
 
 # The control plane comes first, on its own: a build takes minutes and shows its progress.
 test: $(STAMP)

@@ -10,12 +10,15 @@ exit code 1, or 2 where the command line itself is misspelt.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from rws_operator import log
+from rws_operator.client.kubeconfig_entry import expanded, is_there
 from rws_operator.errors import OperatorError
 from rws_operator.manifests.stream import to_yaml
 from rws_operator.manifests.workload import HTTP_PORT
@@ -40,6 +43,9 @@ class Program(Runner, Protocol):
         """The image that the manifests name when none is given."""
         ...
 
+    def check_complete(self) -> None:
+        """Refuse a definition that could not run."""
+
     def manifests(
         self, *, namespace: str | None, image: str | None, replicas: int
     ) -> list[dict[str, Any]]:
@@ -58,6 +64,8 @@ def main(program: Program, argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except click.Abort:
         return 1
+    except OperatorError as error:
+        return tell_failure(error, debug=False)
     return answer if isinstance(answer, int) else 0
 
 
@@ -84,6 +92,7 @@ def command(program: Program) -> click.Group:
         debug: bool,
     ) -> int | None:
         context.obj = debug
+        _refuse_misplaced(context, is_printing=manifests)
         if context.invoked_subcommand is not None:
             return None
         if manifests:
@@ -101,17 +110,22 @@ def command(program: Program) -> click.Group:
     )
     @_option(
         "--kubeconfig",
-        type=click.Path(),
+        callback=_existing,
         help="Kubeconfig to use instead of the pod's "
         "ServiceAccount, $KUBECONFIG or ~/.kube/config.",
     )
     @_option(
         "--log-level",
-        type=click.Choice(["debug", "info", "warning", "error"]),
+        type=click.Choice(log.LEVELS, case_sensitive=False),
         default="info",
         show_default=True,
     )
-    @_option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+    @_option(
+        "--log-format",
+        type=click.Choice(["text", "json"], case_sensitive=False),
+        default="text",
+        show_default=True,
+    )
     @_option("--debug", is_flag=True, help="Show tracebacks, log everything.")
     @click.pass_obj
     def serve(
@@ -135,11 +149,29 @@ def _option(flag: str, **settings: Any) -> Callable[[_F], _F]:
     return click.option(flag, envvar=variable, show_envvar=True, **settings)
 
 
+def _refuse_misplaced(context: click.Context, *, is_printing: bool) -> None:
+    """Refuse what was typed and would be ignored; the environment may hold more than is used."""
+    if is_printing and context.invoked_subcommand is not None:
+        raise click.UsageError(f"--manifests and {context.invoked_subcommand} exclude each other")
+    for name in ("namespace", "image", "replicas"):
+        is_typed = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_typed and not is_printing:
+            raise click.UsageError(f"--{name} is for --manifests only")
+
+
+def _existing(_: click.Context, __: click.Parameter, paths: str | None) -> str | None:
+    """Refuse a kubeconfig that isn't there, under the option's own name."""
+    if paths and not any(is_there(expanded(each)) for each in paths.split(os.pathsep) if each):
+        raise click.UsageError(f"--kubeconfig: there is no {paths}")
+    return paths
+
+
 def print_manifests(
     program: Program, namespace: str | None, image: str | None, replicas: int, *, debug: bool
 ) -> int:
     """Print what installs the program and return the exit code."""
     try:
+        program.check_complete()
         text = to_yaml(program.manifests(namespace=namespace, image=image, replicas=replicas))
     except OperatorError as error:
         return tell_failure(error, debug=debug)

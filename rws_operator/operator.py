@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
+from rws_operator.controller.checks import check_type
 from rws_operator.controller.controller import Controller, ControllerOptions
 from rws_operator.election.timing import Timing
 from rws_operator.errors import ConfigurationError, check_seconds
@@ -50,6 +51,7 @@ class Operator:
     def __init__(
         self, name: str, *, client: Client | None = None, drain_seconds: float = 30.0
     ) -> None:
+        check_type(name, str, "operator name", 'pass a text: Operator("backup-operator")')
         self.name = check_qualified(name, "operator name")
         self.drain_seconds = check_seconds(drain_seconds, f"operator {name}: drain_seconds")
         if not 0 <= drain_seconds < math.inf:
@@ -152,6 +154,21 @@ class Operator:
                 classes.update(dict.fromkeys((each.resource, *each.versions)))
         return [_crd(list(classes)) for classes in versions.values()]
 
+    def check_complete(self) -> None:
+        """Refuse a definition that could not run.
+
+        Raises:
+            ConfigurationError: It has no controllers, or one of them has no reconcile.
+        """
+        if not self._runnables:
+            raise ConfigurationError(
+                f"operator {self.name} has no controllers",
+                remedy="add one: operator.controller(Kind)",
+            )
+        for each in self._runnables.values():
+            if isinstance(each, Controller):
+                each.check_complete()
+
     def manifests(
         self, *, namespace: str | None = None, image: str | None = None, replicas: int = 2
     ) -> list[dict[str, Any]]:
@@ -200,11 +217,7 @@ class Operator:
             raise ConfigurationError(
                 f"operator {self.name} was run before", remedy="make a new Operator for each run"
             )
-        if not self._runnables:
-            raise ConfigurationError(
-                f"operator {self.name} has no controllers",
-                remedy="add one: operator.controller(Kind)",
-            )
+        self.check_complete()
         self._lifecycle = Lifecycle(
             self.name,
             list(self._runnables.values()),

@@ -29,6 +29,9 @@ class Program:
         self.asked: dict[str, Any] = {}
         self._error = error
 
+    def check_complete(self) -> None:
+        """It is complete."""
+
     def manifests(self, **arguments: Any) -> list[dict[str, Any]]:
         """Answer one document, or raise."""
         self.asked = arguments
@@ -90,6 +93,60 @@ def test_an_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFixtur
     assert ("Traceback" in printed.err) == ("--debug" in arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--image", "i"], "--image is for --manifests only"),
+        (["--replicas", "2", "serve"], "--replicas is for --manifests only"),
+        (["--manifests", "serve"], "--manifests and serve exclude each other"),
+        (["serve", "--kubeconfig", "/none"], "--kubeconfig: there is no /none"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who types an option that does nothing learns it before anything starts."""
+    assert main(Program(), arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert says in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_the_environment_may_hold_more_than_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod's variables are for all of the program's commands."""
+    monkeypatch.setenv("RWS_CONFIG_IMAGE", "i:1")
+    assert main(Program(), []) == 0
+
+
+@pytest.mark.parametrize("arguments", [["--manifests"], ["serve", "--http-port", "0"]])
+def test_a_program_that_is_not_complete_says_so(arguments: list[str]) -> None:
+    """Neither is an operator installed that can't run, nor is a cluster asked for first."""
+    source = """
+        from rws_operator import Operator, kinds
+        operator = Operator("app")
+        operator.controller(kinds.ConfigMap)
+        operator.main()
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source), *arguments],
+        env={**os.environ, "KUBECONFIG": "/none"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith("error: controller ConfigMap has no reconcile: decorate a")
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("level", ["info", "INFO", "Debug"])
+def test_a_log_level_is_read_in_any_case(level: str) -> None:
+    """Many tools write levels in capitals."""
+    process = Process("print('running on')", RWS_CONFIG_LOG_LEVEL=level)
+    assert process.end()[0] == 0
+
+
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["serve", "--http-port", "99999"]])
 def test_a_wrong_option_is_one_line_too(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
@@ -118,6 +175,8 @@ class Program:
     lost = False
     def __init__(self):
         self.stopped = asyncio.Event()
+    def check_complete(self):
+        pass
     def manifests(self, **_):
         return []
     def stop(self):
@@ -135,14 +194,14 @@ sys.exit(main(Program(), ["serve", "--http-port", "0"]))
 class Process:
     """A program whose `run` is the given body."""
 
-    def __init__(self, body: str) -> None:
+    def __init__(self, body: str, **environ: str) -> None:
         source = PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), " " * 8))
         self.popen = subprocess.Popen(
             [sys.executable, "-c", source],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={k: v for k, v in os.environ.items() if not k.startswith("RWS_CONFIG_")},
+            env={k: v for k, v in os.environ.items() if not k.startswith("RWS_CONFIG_")} | environ,
         )
         assert self.popen.stdout is not None
         assert self.popen.stdout.readline() == "running 0 None\n"

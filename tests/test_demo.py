@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import psutil
@@ -47,6 +49,11 @@ def test_every_step_is_seen_and_nothing_is_left(tmp_path: Path) -> None:
     summary = demo.stdout.split("Summary")[1]
     assert summary.count("✓") == STEPS
     assert "✗" not in demo.stdout
+    ports = re.findall(r"http://127.0.0.1:(\d+)/metrics", demo.stdout)
+    assert len(set(ports)) == 2
+    for port in ports:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz") as answer:
+            assert answer.status == 200
     keeper = int(demo.stdout.rsplit("kill ", 1)[1])
     left = descendants_of(keeper)
     names = [" ".join(process.cmdline()) for process in left]

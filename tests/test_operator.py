@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rws_operator import Controller, CustomResource, Kind, Model, Operator, PolicyRule, kinds
+from rws_operator import (
+    Context,
+    Controller,
+    CustomResource,
+    Kind,
+    Model,
+    Operator,
+    PolicyRule,
+    kinds,
+)
 from rws_operator.errors import ConfigurationError, ResourceDefinitionError
 
 if TYPE_CHECKING:
@@ -56,6 +65,10 @@ class Loop:
         """Do nothing."""
 
 
+async def reconcile(thing: Any, ctx: Context) -> None:
+    """Do nothing."""
+
+
 @pytest.mark.parametrize("name", ["app", "backup-operator", "example.com/Backup_operator", "a.b"])
 def test_a_qualified_name_is_taken(name: str) -> None:
     """Field managers and reporting controllers may look like this."""
@@ -68,6 +81,13 @@ def test_a_qualified_name_is_taken(name: str) -> None:
 def test_another_name_is_refused(name: str) -> None:
     """The error quotes the name and says what one looks like."""
     with pytest.raises(ConfigurationError, match="is not a qualified name: use at most 63"):
+        Operator(name)
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    """The error shows what was given and how to write it."""
+    name: Any = 5
+    with pytest.raises(ConfigurationError, match=r'operator name=5: pass a text: Operator\("'):
         Operator(name)
 
 
@@ -187,21 +207,25 @@ def test_a_kind_without_a_stored_version_has_no_manifest() -> None:
         operator.manifests()
 
 
-async def test_a_missing_reconcile_is_told_before_anything_starts(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No request is sent, no task is left, and the error is no group."""
-    config = tmp_path / "config"
-    config.write_text(
-        "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}], "
-        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], "
-        "users: [{name: u, user: {}}]}"
-    )
+async def test_a_missing_reconcile_is_told_before_a_kubeconfig_is_looked_for() -> None:
+    """The author's own mistake comes first, also where there is no cluster yet."""
     operator = Operator("app")
-    operator.controller(Thing)
+    things = operator.controller(Thing)
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="controller Thing has no reconcile"):
+            await operator.run(kubeconfig="/nowhere")
+    things.reconcile(reconcile)
+    with pytest.raises(ConfigurationError, match="/nowhere"):
+        await operator.run(kubeconfig="/nowhere")
+
+
+async def test_an_operator_runs_once(tmp_path: Any) -> None:
+    """A failed start leaves no task; what was run can neither run again nor take controllers."""
+    operator = Operator("app")
+    operator.controller(Thing).reconcile(reconcile)
     before = asyncio.all_tasks()
-    with pytest.raises(ConfigurationError, match="controller Thing has no reconcile"):
-        await operator.run(kubeconfig=str(config))
+    with pytest.raises(ConfigurationError, match="no kubeconfig"):
+        await operator.run(kubeconfig=str(tmp_path / "none"))
     assert asyncio.all_tasks() == before
     with pytest.raises(ConfigurationError, match="was run before: make a new Operator"):
         await operator.run()

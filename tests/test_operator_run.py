@@ -240,6 +240,21 @@ async def test_a_restart_over_settled_objects_writes_nothing(
     assert writes() - sent == 0
 
 
+async def test_the_lease_is_where_the_pod_is(
+    cluster: TestCluster,
+    namespace: TestNamespace,
+    gadgets: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """POD_NAMESPACE wins over the kubeconfig's namespace, in a pod as in a shell beside one."""
+    operator = Operator(namespace.name, client=cluster.client)
+    operator.leader_election()
+    operator.controller(Gadget, namespaces=[namespace.name]).reconcile(lambda gadget, ctx: None)
+    monkeypatch.setenv("POD_NAMESPACE", namespace.name)
+    async with running(operator):
+        assert await eventually(10, lambda: holder(cluster, namespace.name, namespace.name))
+
+
 async def test_a_clean_stop_drains_then_releases_then_publishes(
     cluster: TestCluster, namespace: TestNamespace, gadgets: None
 ) -> None:

@@ -32,6 +32,7 @@ from examples.backup.stage import (
 )
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import ControlPlaneError
+from rws_operator.testing.waiting import tell_interrupted
 
 NAMESPACE = "backup-operator"
 LEASE_SECONDS = 15
@@ -236,10 +237,13 @@ class Demo:
 
 def main() -> int:
     """Run the demo and return its exit code."""
-    if os.environ.get("KEEP", "") in ("", "0"):
-        return play(None)
-    keeper = Keeper.fork()
-    return keeper if isinstance(keeper, int) else play(keeper)
+    try:
+        if os.environ.get("KEEP", "") in ("", "0"):
+            return play(None)
+        keeper = Keeper.fork()
+        return keeper if isinstance(keeper, int) else play(keeper)
+    except KeyboardInterrupt:
+        return tell_interrupted()
 
 
 def play(keeper: Keeper | None) -> int:
@@ -261,7 +265,7 @@ def play(keeper: Keeper | None) -> int:
         if keeper is not None:
             for name in {"replica-a", "replica-b"} - demo.replicas.keys():
                 demo.start(name)
-            _explain(control_plane, folder)
+            _explain(demo, folder)
             keeper.leave_up(code)
     return code
 
@@ -277,14 +281,27 @@ def _play(demo: Demo) -> int:
     return 0 if all(step.passed for step in demo.play.steps) else 1
 
 
-def _explain(control_plane: ControlPlane, folder: Path) -> None:
+def _explain(demo: Demo, folder: Path) -> None:
     print(
-        f"\nLeft running. Look around, and end it when you are done:\n"
-        f"   export KUBECONFIG={control_plane.kubeconfig}\n"
+        "\nLeft running. There are no nodes: pods stay Pending, the replicas are processes.\n"
+        + "".join(f"   {_whereabouts(each)}\n" for each in demo.replicas.values())
+        + "Look around, and end it when you are done:\n"
+        f"   export KUBECONFIG={demo.control_plane.kubeconfig}\n"
         f"   {KUBECTL} get backups\n"
         f"   tail -f {folder}/*.log\n"
         f"   kill {os.getpid()}",
         flush=True,
+    )
+
+
+def _whereabouts(replica: Replica) -> str:
+    try:
+        port = wait_for("its HTTP port", 15, replica.http_port)
+    except NotSeen as error:
+        return f"{replica.name}: process {replica.process.pid}, {error}"
+    return (
+        f"{replica.name}: process {replica.process.pid}, "
+        f"http://127.0.0.1:{port}/metrics and /readyz?verbose"
     )
 
 

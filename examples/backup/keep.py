@@ -20,6 +20,9 @@ class Keeper:
 
         The first goes on in a session of its own, so that the terminal's Ctrl-C and hang-up
         don't reach it; a Ctrl-C while the other still waits is passed on as a request to stop.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C in the one that waits, once the other has ended.
         """
         reader, report = os.pipe()
         pid = os.fork()
@@ -32,7 +35,8 @@ class Keeper:
             word = os.read(reader, 1)
         except KeyboardInterrupt:
             os.kill(pid, signal.SIGTERM)
-            word = b""
+            os.waitpid(pid, 0)
+            raise
         if not word:
             os.waitpid(pid, 0)
         return word[0] if word else 1

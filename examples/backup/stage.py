@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -152,6 +153,11 @@ class Replica:
                 # Should the demo itself be killed, its replicas go with it.
                 preexec_fn=die_with_parent if sys.platform == "linux" else None,
             )
+
+    def http_port(self) -> int | None:
+        """Where it serves metrics and probes, as its log says; None until it does."""
+        found = re.search(r"serving metrics and health .*port=(\d+)", self.log.read_text())
+        return int(found[1]) if found else None
 
     def signal(self, number: signal.Signals, seconds: float = 40.0) -> int:
         """Send a signal and return the exit code."""

@@ -147,7 +147,7 @@ class Controller(Generic[T]):
     def reconcile(
         self, function: Callable[[T, BlockingContext], Action | None]
     ) -> Callable[[T, BlockingContext], Action | None]: ...
-    def reconcile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def reconcile(self, function: Callable[..., Any] | None = None) -> Callable[..., Any]:
         """Decorate the function that brings about what an object's spec says.
 
         It is called with the object and a Context (a plain function: in a thread, with a
@@ -157,6 +157,11 @@ class Controller(Generic[T]):
         Raises:
             ConfigurationError: There is one already, or it takes other arguments.
         """
+        if function is None:
+            raise ConfigurationError(
+                f"controller {self.name}: reconcile() was called without a function",
+                remedy="write @<controller>.reconcile, without parentheses",
+            )
         check_handler(function, f"the reconcile of controller {self.name}")
         if self._reconcile is not None:
             raise ConfigurationError(
@@ -181,6 +186,11 @@ class Controller(Generic[T]):
         Raises:
             ConfigurationError: The name is no qualified name, or there is a finalizer already.
         """
+        if callable(name):
+            raise ConfigurationError(
+                f"controller {self.name}: the finalizer of {name_of(name)} has no name",
+                remedy='name it: @<controller>.finalizer("example.com/backup-data")',
+            )
         check_finalizer(name, f"controller {self.name}")
         return _FinalizerDecorator(self, name)
 
@@ -208,17 +218,26 @@ class Controller(Generic[T]):
         """The kinds it serves."""
         return [self.kind]
 
-    def bind(self, environment: Environment) -> None:
-        """Take what an Operator lends, and subscribe to the informers.
+    def check_complete(self) -> Callable[..., Any]:
+        """Return the reconcile.
 
         Raises:
-            ConfigurationError: It has no reconcile.
+            ConfigurationError: There is none.
         """
         if self._reconcile is None:
             raise ConfigurationError(
                 f"controller {self.name} has no reconcile",
                 remedy="decorate a function with @<controller>.reconcile",
             )
+        return self._reconcile
+
+    def bind(self, environment: Environment) -> None:
+        """Take what an Operator lends, and subscribe to the informers.
+
+        Raises:
+            ConfigurationError: It has no reconcile.
+        """
+        reconcile = self.check_complete()
         metrics.declare_controller(self.name, workers=self.workers)
         environment.threads.reserve(self.workers)
         watched = WatchedInformers(self.name, self.namespaces, environment.informers)
@@ -230,7 +249,7 @@ class Controller(Generic[T]):
             main=main,
             watched=watched,
             environment=environment,
-            reconciler=self._reconciler(self._reconcile, environment, watched),
+            reconciler=self._reconciler(reconcile, environment, watched),
             observer=Observer(self.name, self.kind, environment.recorder, self.reporter),
             workers=self.workers,
             deadline_seconds=self.deadline_seconds,

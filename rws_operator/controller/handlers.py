@@ -40,7 +40,7 @@ def check_handler(function: Callable[..., Any], what: str) -> None:
         raise ConfigurationError(
             f"{what} {name_of(function)} can't be called with (object, context): {error}",
             remedy=f"define it as: async def {name_of(function)}(obj, ctx) -> Action | None",
-        ) from error
+        ) from None
 
 
 def name_of(function: Callable[..., Any]) -> str:

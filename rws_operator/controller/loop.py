@@ -274,7 +274,7 @@ class Loop:
         except Exception as error:
             outcome = Outcome(Verdict.FAILED, error=error)
             retry_in = self._back_off(run, Backoff())
-        self._observer.ended(outcome, run.record, run.log, retry_in=retry_in)
+        self._observer.ended(outcome, run.record, run.log, attempt=run.attempt, retry_in=retry_in)
 
     def _follow_up(self, run: Run, outcome: Outcome) -> float | None:
         """Set timers and counts, and return the seconds until another try of what failed."""

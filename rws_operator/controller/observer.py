@@ -1,8 +1,9 @@
 """What is told of a run: its metrics, its log lines and the object's events, in one place.
 
 The loop says what happened; nothing here decides anything. A failure is logged once, as one line
-with its causes; the traceback comes with it at debug level. A conflict (409) is what optimistic
-locking is for, so it is logged at info. No object's name is ever a metric's label.
+with its causes. What is no error of this package is a bug until shown otherwise, so the first of a
+row of failures comes with its traceback; at debug level every one does. A conflict (409) is what
+optimistic locking is for, so it is logged at info. No object's name is ever a metric's label.
 
 Invariant: what can't be told stops no run; it is logged, and the loop goes on.
 """
@@ -17,7 +18,7 @@ from rws_operator.controller.form import Reference
 from rws_operator.controller.handlers import HandlerExit
 from rws_operator.controller.outcome import Outcome, Verdict, explain
 from rws_operator.controller.regarding import object_reference
-from rws_operator.errors import Conflict
+from rws_operator.errors import Conflict, OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +71,13 @@ class Observer:
         self._seconds.observe(seconds)
 
     def ended(
-        self, outcome: Outcome, record: ObjectRecord, log: ContextLogger, *, retry_in: float | None
+        self,
+        outcome: Outcome,
+        record: ObjectRecord,
+        log: ContextLogger,
+        *,
+        attempt: int,
+        retry_in: float | None,
     ) -> None:
         """A run ended.
 
@@ -78,15 +85,21 @@ class Observer:
             outcome: How.
             record: The object it was about.
             log: Adds the object to each line.
+            attempt: Failures in a row before this run.
             retry_in: Seconds until it runs again, if it backs off.
         """
         try:
-            self._tell(outcome, record, log, retry_in)
+            self._tell(outcome, record, log, attempt, retry_in)
         except Exception:
             log.exception("the end of a run could not be told: verdict=%s", outcome.verdict.value)
 
     def _tell(
-        self, outcome: Outcome, record: ObjectRecord, log: ContextLogger, retry_in: float | None
+        self,
+        outcome: Outcome,
+        record: ObjectRecord,
+        log: ContextLogger,
+        attempt: int,
+        retry_in: float | None,
     ) -> None:
         if outcome.verdict is Verdict.SUCCEEDED:
             result = "success" if outcome.seconds is None else "requeue_after"
@@ -94,7 +107,7 @@ class Observer:
         elif outcome.verdict is Verdict.LOST:
             log.info("the run stopped: this replica no longer leads")
         elif outcome.verdict is not Verdict.GONE:
-            self._fell_short(outcome, record, log, retry_in)
+            self._fell_short(outcome, record, log, attempt, retry_in)
 
     def stuck(self, record: ObjectRecord, handler: str, log: ContextLogger) -> None:
         """A run that was cut doesn't end: its worker goes on without it."""
@@ -113,7 +126,12 @@ class Observer:
         log.info("a hanging handler ended: handler=%s object=%s", handler, record.key)
 
     def _fell_short(
-        self, outcome: Outcome, record: ObjectRecord, log: ContextLogger, retry_in: float | None
+        self,
+        outcome: Outcome,
+        record: ObjectRecord,
+        log: ContextLogger,
+        attempt: int,
+        retry_in: float | None,
     ) -> None:
         metrics.runtime_reconciles.labels(self._controller, _RESULTS[outcome.verdict]).inc()
         assert outcome.error is not None
@@ -128,7 +146,10 @@ class Observer:
         what = "cleanup" if record.deleting else "reconcile"
         next_try = "when the object changes" if retry_in is None else f"in {retry_in:.3g} s"
         level = logging.INFO if isinstance(outcome.error, Conflict) else logging.ERROR
-        traceback = outcome.error if log.isEnabledFor(logging.DEBUG) else None
+        shows_place = (
+            attempt == 0 and outcome.verdict is Verdict.FAILED and _is_foreign(outcome.error)
+        )
+        traceback = outcome.error if shows_place or log.isEnabledFor(logging.DEBUG) else None
         log.log(level, "%s failed: %s next_try=%s", what, why, next_try, exc_info=traceback)
         self._record_event(outcome.verdict, record, why)
 
@@ -149,3 +170,10 @@ class Observer:
         self._recorder.record(
             object_reference(about), "Warning", reason, note, action, self._reporter
         )
+
+
+def _is_foreign(error: BaseException) -> bool:
+    """Whether an error is none of this package's, whose texts say all there is to say."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_foreign, error.exceptions))
+    return not isinstance(error, OperatorError)

@@ -8,6 +8,7 @@ import sys
 
 from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.find import find_programs
+from rws_operator.testing.waiting import tell_interrupted
 
 
 def main() -> int:
@@ -20,6 +21,8 @@ def main() -> int:
     except ControlPlaneError as error:
         sys.stderr.write(f"control plane: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        return tell_interrupted()
     sys.stdout.write(f"control plane: {' and '.join(sorted(folders))}\n")
     return 0
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from rws_operator.testing.errors import ProgramsNotFound
 from rws_operator.testing.go import Toolchain, find_toolchain
 from rws_operator.testing.process import ChildProcess
-from rws_operator.testing.waiting import wait_with_progress
+from rws_operator.testing.waiting import report_progress, wait_with_progress
 
 _MODULES = Path(__file__).parent / "controlplane"
 _PREFIX = "building-"
@@ -30,19 +30,19 @@ class _Program:
     Attributes:
         module: The folder of the go.mod that it is built by.
         package: The Go package of its main function.
-        usual: A usual duration, in words; what an earlier build left in the cache is counted in.
+        minutes: What it usually takes, after the ones before it.
     """
 
     module: str
     package: str
-    usual: str
+    minutes: float
 
 
 _PROGRAMS = {
-    "etcd": _Program("etcd", "go.etcd.io/etcd/server/v3", "half a minute"),
-    "kube-apiserver": _Program("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", "6 minutes"),
+    "etcd": _Program("etcd", "go.etcd.io/etcd/server/v3", 0.5),
+    "kube-apiserver": _Program("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", 6),
     "kube-controller-manager": _Program(
-        "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", "2 minutes"
+        "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", 2
     ),
 }
 
@@ -53,6 +53,7 @@ def build_programs(names: Sequence[str], version: str, folder: Path) -> None:
     Raises:
         ProgramsNotFound: There is no compiler, or it failed; the message holds its last lines.
     """
+    _announce(names, folder)
     for abandoned in folder.glob(f"{_PREFIX}*"):  # the caller's lock says that nobody builds
         shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder) as temporary:
@@ -60,19 +61,33 @@ def build_programs(names: Sequence[str], version: str, folder: Path) -> None:
         shutil.copytree(_MODULES / version, modules)
         toolchain = find_toolchain(modules, Path(temporary))
         environment = _environment(toolchain, Path(temporary))
-        for name in names:
+        for number, name in enumerate(names, 1):
             source = modules / _PROGRAMS[name].module
             argv = [toolchain.go, "build", "-C", str(source), "-trimpath"]
             argv += [f"-ldflags={_link_flags(version)}", "-o", f"{temporary}/{name}"]
             argv += [_PROGRAMS[name].package]
-            _run(name, ChildProcess("build", argv, Path(temporary), environment))
+            compiler = ChildProcess("build", argv, Path(temporary), environment)
+            _run(name, compiler, f"building {name} ({number} of {len(names)})")
             os.replace(Path(temporary, name), folder / name)
 
 
-def _run(name: str, compiler: ChildProcess) -> None:
-    usual = f", usually {_PROGRAMS[name].usual} on 2 cores"
+def _announce(names: Sequence[str], folder: Path) -> None:
+    minutes = sum(_PROGRAMS[name].minutes for name in names)
+    report_progress(
+        f"building a Kubernetes control plane once for this machine: {len(names)} program"
+        f"{'s' if len(names) > 1 else ''}, {_told(minutes)} on 2 idle cores, kept in {folder}; "
+        "needs the network and 4 GB of disk meanwhile"
+    )
+
+
+def _told(minutes: float) -> str:
+    return f"about {minutes:.0f} minutes" if minutes > 1 else "less than a minute"
+
+
+def _run(name: str, compiler: ChildProcess, title: str) -> None:
+    usual = f", usually {_told(_PROGRAMS[name].minutes)}"
     try:
-        wait_with_progress(lambda: compiler.poll() is not None, f"building {name}", usual)
+        wait_with_progress(lambda: compiler.poll() is not None, title, usual)
     finally:
         compiler.kill()
     if compiler.poll() != 0:

@@ -42,6 +42,16 @@ def pause(seconds: float) -> None:
         raise ControlPlaneError("the start was cancelled")
 
 
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended."""
+
+
+def tell_interrupted() -> int:
+    """Say that Ctrl-C ended the command, and return its exit code."""
+    report_progress("stopped; what was built is kept")
+    return INTERRUPTED
+
+
 def report_progress(text: str) -> None:
     """Say on standard error what takes long."""
     sys.stderr.write(f"rws-operator: {text}\n")

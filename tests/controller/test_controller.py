@@ -181,6 +181,15 @@ def test_finalizer_must_be_a_qualified_name(name: str) -> None:
         Controller(Widget).finalizer(name)
 
 
+def test_a_decorator_without_its_argument_says_how_to_write_it() -> None:
+    """Parentheses too many or too few are told where they stand, not by a bare TypeError."""
+    controller: Any = Controller(Widget)
+    with pytest.raises(ConfigurationError, match=r"write @<controller>\.reconcile, without"):
+        controller.reconcile()
+    with pytest.raises(ConfigurationError, match="of handler has no name: name it: @<controller>"):
+        controller.finalizer(handler)
+
+
 def test_second_handlers_are_refused() -> None:
     """Neither reconcile nor finalizer is silently replaced; the first one stays."""
     controller = Controller(Widget)
@@ -200,8 +209,9 @@ def test_second_handlers_are_refused() -> None:
 )
 def test_handlers_with_other_arguments_are_refused(function: Any) -> None:
     """Found when it is decorated, not when the first object comes."""
-    with pytest.raises(ConfigurationError, match="can't be called with"):
+    with pytest.raises(ConfigurationError, match="can't be called with") as raised:
         Controller(Widget).reconcile(function)
+    assert raised.value.__suppress_context__
 
 
 def test_handlers_of_many_shapes_are_accepted() -> None:

@@ -12,7 +12,7 @@ import pytest
 from pydantic import field_validator
 
 from rws_operator.controller import Action, Backoff, BlockingContext, Context
-from rws_operator.errors import LeadershipLost, PermanentError, RetryAfter
+from rws_operator.errors import DecodeError, LeadershipLost, PermanentError, RetryAfter
 from rws_operator.resources import CustomResource, Kind, Model, kinds
 from rws_operator.testing import eventually
 from tests.controller.running import (
@@ -284,6 +284,32 @@ async def test_thread_that_hangs_past_its_deadline(
         assert len(raised) == 1
         assert sample("rws_handler_threads_stuck", controller=controller.name) == 0
     assert (await widgets.get("bad")).get("status", {}).get("size") != 99
+
+
+async def test_the_first_of_a_row_of_bugs_shows_its_place(
+    cluster: TestCluster, namespace: TestNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug's line is not enough to find it; the same traceback again and again is too much."""
+    widgets = await widgets_in(cluster, namespace.name)
+    controller = widgets_controller(namespace.name, on_error=Backoff(first=0.05))
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        if widget.name == "told":
+            raise DecodeError("the runtime's own error")
+        raise KeyError("a bug")
+
+    def failures(what: str) -> list[logging.LogRecord]:
+        return [each for each in caplog.records if f"reconcile failed: {what}" in each.message]
+
+    await widgets.create()
+    await widgets.create("told")
+    async with running(cluster.client, controller):
+        await eventually(10, lambda: len(failures("KeyError")) > 2 and failures("the runtime"))
+    first, *later = failures("KeyError")
+    assert first.exc_text is not None
+    assert 'raise KeyError("a bug")' in first.exc_text
+    assert {each.exc_text for each in (*later, *failures("the runtime"))} == {None}
 
 
 async def test_permanent_error_is_counted_and_told_once(

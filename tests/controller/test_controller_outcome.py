@@ -53,11 +53,23 @@ def test_retry_after_keeps_its_seconds() -> None:
 
 @pytest.mark.parametrize(
     ("action", "seconds"),
-    [(None, None), (Action.await_change(), None), (Action.requeue(3), 3), (Action.requeue(-1), 0)],
+    [
+        (None, None),
+        (Action.await_change(), None),
+        (Action.requeue(3), 3),
+        (Action.requeue(0), 0.01),
+    ],
 )
 def test_actions(action: Action | None, seconds: float | None) -> None:
     """An answer is a success, with a timer or without."""
     assert Outcome.of(action) == Outcome(Verdict.SUCCEEDED, seconds)
+
+
+@pytest.mark.parametrize("make", [Action.requeue, Action])
+def test_a_delay_in_the_past_is_refused(make: Any) -> None:
+    """A deadline that was computed wrongly would otherwise run its object again and again."""
+    with pytest.raises(ConfigurationError, match="-1 seconds are in the past: pass 0"):
+        make(-1)
 
 
 def test_explain_names_each_cause_once() -> None:

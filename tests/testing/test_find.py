@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import signal
 import subprocess
 import sys
 import tarfile
@@ -16,6 +17,7 @@ from rws_operator.testing.errors import ProgramsNotFound
 from rws_operator.testing.find import PROGRAMS, cache_folder, find_programs
 from tests.testing.processes import processes_in, wait_until
 
+COMMAND = "from rws_operator.testing.commands import main; main()"
 GO = """#!/bin/sh
 # Stands in for the Go toolchain: tells its version, "builds" each package into -o's folder.
 if [ "$1" = env ]; then echo {version}; exit; fi
@@ -131,7 +133,9 @@ def test_what_is_missing_is_built(
     ]
     assert all(line.startswith(f"{cache}/building-") for line in built)
     assert sorted(path.name for path in cache.iterdir()) == sorted([".lock", *PROGRAMS])
-    assert "building kube-apiserver: 0m00s, usually" in capfd.readouterr().err
+    told = capfd.readouterr().err
+    assert f"2 programs, about 8 minutes on 2 idle cores, kept in {cache}; needs the netw" in told
+    assert "building kube-apiserver (1 of 2): 0m00s, usually about 6 minutes" in told
 
 
 def test_a_failed_build_shows_the_compilers_last_lines(
@@ -182,6 +186,40 @@ def test_a_killed_builder_leaves_no_compiler_cache(tmp_path: Path, monkeypatch: 
         wait_until(lambda: any(cache.glob("*/*/*/building-*/gocache/something")))
         builder.kill()
     wait_until(lambda: not any(cache.glob("*/*/*/building-*")) and not processes_in(cache))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keep"),
+    [
+        (["-m", "rws_operator.testing"], ""),
+        (["-m", "examples.backup.demo"], ""),
+        (["-m", "examples.backup.demo"], "1"),
+        (["-c", COMMAND, "controlplane", "build"], ""),
+        (["-c", COMMAND, "controlplane", "start"], ""),
+    ],
+)
+def test_ctrl_c_during_a_build_is_one_line(
+    arguments: list[str], keep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Whoever has no eight minutes now is told what became of them, without a traceback."""
+    install_go(tmp_path, monkeypatch, body="case $* in *kube-api*) sleep 60;; esac")
+    cache = tmp_path / "cache"
+    env = {"XDG_CACHE_HOME": str(cache), "PATH": f"{tmp_path}:/usr/bin:/bin", "KEEP": keep}
+    root = Path(__file__).parents[2]
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        env={**env, "PYTHONPATH": str(root)},
+        cwd=root,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as builder:
+        wait_until(lambda: any(cache.glob("*/*/*/etcd")))
+        builder.send_signal(signal.SIGINT)
+        _, errors = builder.communicate(timeout=20)
+    assert builder.returncode == 130
+    assert errors.splitlines()[-1] == "rws-operator: stopped; what was built is kept"
+    assert "Traceback" not in errors
+    assert sorted(path.name for path in cache.glob("*/*/*/*")) == [".lock", "etcd"]
 
 
 def test_the_command_downloads_an_archive(
