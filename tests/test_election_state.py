@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -66,13 +66,27 @@ def test_a_released_lease_is_taken_at_once() -> None:
     assert decision.record.transitions == 4
 
 
-@pytest.mark.parametrize(("theirs", "expected"), [(15, 15), (60, 60), (3, 3), (None, 15)])
-def test_expiry_takes_the_holders_own_duration(theirs: int | None, expected: int) -> None:
-    """Other replicas may run with other settings: the holder's duration counts, if it has one."""
+@pytest.mark.parametrize(("theirs", "expected"), [(15, 15), (60, 60), (3, 15), (None, 15)])
+def test_expiry_takes_the_longer_duration(theirs: int | None, expected: int) -> None:
+    """Other replicas may have other settings; a short one may be an edit the holder didn't see."""
     election = Election("me", Timing())
     election.saw(held("other", seconds=theirs), now=50)
     assert election.decide(50 + expected - 0.01, WALL) == Wait(50 + expected)
     assert isinstance(election.decide(50 + expected, WALL), Take)
+
+
+def test_a_renewal_mends_an_edited_duration() -> None:
+    """A hand edit lasts until the holder's next renewal, and does not outlive it."""
+    election = Election("me", Timing())
+    election.saw_none(0)
+    created = election.decide(0, WALL)
+    assert isinstance(created, Create)
+    election.trying(created, 0)
+    election.accepted(Lease(created.record, "1", {}), 0, 0)
+    election.saw(Lease(replace(created.record, duration_seconds=600), "2", {}), 1)
+    renewal = election.decide(2, WALL)
+    assert isinstance(renewal, Renew)
+    assert renewal.record.duration_seconds == 15
 
 
 @pytest.mark.parametrize("skew", [-HOUR, HOUR])
@@ -455,7 +469,7 @@ def test_a_silent_holder_is_replaced_within_its_lease_and_a_retry(skew: float) -
     """Takeover needs the holder's duration, no less and hardly more."""
     now, server, rng = [0.0], Server(), random.Random(1)
     first = Replica(Election("first", Timing(6, 4, 1)), 0.0, now)
-    second = Replica(Election("second", Timing()), skew, now)
+    second = Replica(Election("second", Timing(5, 4, 1)), skew, now)
     while now[0] < 20:
         first.step(server, rng, 0)
         second.step(server, rng, 0)

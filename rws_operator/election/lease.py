@@ -44,9 +44,9 @@ class LeaseRecord:
         now = micro_time(wall)
         return LeaseRecord(identity, duration_seconds, now, now, self.transitions + 1)
 
-    def renewed(self, wall: float) -> LeaseRecord:
-        """The record by which the holder renews: only the renew time moves."""
-        return replace(self, renew_time=micro_time(wall))
+    def renewed(self, wall: float, duration_seconds: int) -> LeaseRecord:
+        """The record by which the holder renews; a duration edited by hand is put back."""
+        return replace(self, renew_time=micro_time(wall), duration_seconds=duration_seconds)
 
     def released(self, wall: float) -> LeaseRecord:
         """The record by which the holder lets go; short, should a client ignore the holder."""

@@ -9,10 +9,10 @@ The rules, in seconds of one steady clock. A wall clock is only ever written, ne
 2. FOLLOWING:
    a. released (no holder), or no Lease and none was seen held: take it (Create or Take).
    b. our own claim, whose answer got lost: take it.
-   c. held by another: wait until the holder's own duration has passed since the record was
-      *seen to change*, then take it. Being deleted is such a change and no release: the holder
-      may not know yet. (Only a replica that never saw the Lease creates one at once; a leader
-      learns of a deletion by its watch, or by its next renewal.)
+   c. held by another: wait until the holder's own duration (our own, if that is longer) has
+      passed since the record was *seen to change*, then take it. Being deleted is such a change
+      and no release: the holder may not know yet. (Only a replica that never saw the Lease
+      creates one at once; a leader learns of a deletion by its watch, or its next renewal.)
    The API server settles races: a replace carries the resource version that was seen, and of
    several creates one succeeds.
 3. LEADING: renew every retry_seconds. LOST at once when the Lease is gone or is another's, and
@@ -210,7 +210,9 @@ class Election:
         assert self.lease is not None
         if now < self._next_try:
             return Wait(min(self._next_try, self._deadline))
-        return Renew(self.lease, self.lease.record.renewed(wall), self._deadline)
+        return Renew(
+            self.lease, self.lease.record.renewed(wall, self.timing.lease_seconds), self._deadline
+        )
 
     def _decide_following(self, now: float, wall: float) -> Decision:
         free_at = max(self._term_ends, self._next_try)
@@ -222,15 +224,15 @@ class Election:
             return Create(first)
         record = self.lease.record
         if self.is_ours(record):
-            return Take(self.lease, record.renewed(wall))
+            return Take(self.lease, record.renewed(wall, seconds))
         return Take(self.lease, record.held_by(self.identity, wall, seconds))
 
     def _start_term(self, record: LeaseRecord, now: float) -> None:
         if not record.holder or self.is_ours(record):
             self._term_ends = float("-inf")
             return
-        seconds = record.duration_seconds
-        self._term_ends = now + (self.timing.lease_seconds if seconds is None else seconds)
+        # Not less than our own: a shorter one may be an edit that the holder has not seen.
+        self._term_ends = now + max(record.duration_seconds or 0, self.timing.lease_seconds)
 
     def _is_outdated(self, version: str) -> bool:
         return self.lease is not None and is_newer(self.lease.resource_version, version) is True
