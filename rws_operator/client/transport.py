@@ -82,6 +82,7 @@ class Transport:
 
     @cached_property
     def _loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the first request; connections belong to it."""
         return asyncio.get_running_loop()
 
     @cached_property
@@ -144,7 +145,7 @@ class Transport:
             ConfigurationError: It was closed, or the TLS files can't be used.
             LeadershipLost: The fence refused; nothing was sent.
         """
-        connection = await self._connect(self._own if priority else self._pool)
+        connection = await self._connect(waits=not priority)
         try:
             self._write(connection, self._head(method, target, headers, body), body, fence)
             message, payload = await _read_head(connection)
@@ -170,7 +171,7 @@ class Transport:
             ConnectionFailed: No answer came.
             ConfigurationError: It was closed, or the TLS files can't be used.
         """
-        connection = await self._connect(self._own)
+        connection = await self._connect(waits=False)
         try:
             self._write(connection, self._head("GET", target, headers, None), None, None)
             message, payload = await _read_head(connection)
@@ -193,7 +194,14 @@ class Transport:
             if connector is not None:
                 await connector.close()
 
-    async def _connect(self, connector: aiohttp.TCPConnector) -> Connection:
+    async def _connect(self, *, waits: bool) -> Connection:
+        if asyncio.get_running_loop() is not self._loop:
+            raise ConfigurationError(
+                f"the client of {self._config.server} is used from another event loop",
+                remedy="use it on the loop of its first request: in a plain handler call the"
+                " context's own methods, not asyncio.run",
+            )
+        connector = self._pool if waits else self._own
         route = await self._current_route()
         try:
             return await connector.connect(route, traces=[], timeout=_NO_TIMEOUT)

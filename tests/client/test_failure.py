@@ -66,3 +66,17 @@ async def test_a_closed_client_sends_nothing(server: ScriptedServer) -> None:
             raise AssertionError
     await client.close()
     assert len(server.seen) == 1
+
+
+async def test_another_event_loop_is_refused_and_spoils_nothing(server: ScriptedServer) -> None:
+    """Connections belong to one loop; a thread with a loop of its own is told so."""
+    server.answer(ok())
+    async with server.client() as client:
+        await client.request("GET", "/x", priority=True)
+
+        def elsewhere() -> None:
+            asyncio.run(client.request("GET", "/x"))
+
+        with pytest.raises(ConfigurationError, match="is used from another event loop"):
+            await asyncio.to_thread(elsewhere)
+        assert (await client.request("GET", "/x")).status == 200
