@@ -19,6 +19,7 @@ GRACE_PERIOD_SECONDS = 45
 """Time a pod has to stop: 30 s of drain, the Lease's release, the events' flush, and reserve."""
 
 _NON_ROOT = 65532
+_REPLICAS_END = 2**31
 
 
 def namespace(name: str, app: str) -> dict[str, Any]:
@@ -43,14 +44,17 @@ def deployment(name: str, namespace: str, *, image: str, replicas: int = 2) -> d
         replicas: How many pods; 1 leaves a gap at each rollout and node drain.
 
     Raises:
-        ConfigurationError: The image is no image name, or there are fewer than 0 replicas.
+        ConfigurationError: The image is no image name, or the API has no such number of
+            replicas.
     """
     if not image or any(character.isspace() for character in image):
         raise ConfigurationError(
             f"image {image!r} is not an image name", remedy="pass --image REGISTRY/NAME:TAG"
         )
-    if replicas < 0:
-        raise ConfigurationError(f"{replicas} replicas", remedy="pass --replicas 0 or more")
+    if not 0 <= replicas < _REPLICAS_END:
+        raise ConfigurationError(
+            f"{replicas} replicas", remedy=f"pass --replicas 0 or more, below {_REPLICAS_END}"
+        )
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
