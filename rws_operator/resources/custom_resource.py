@@ -15,6 +15,7 @@ import msgspec
 import pydantic
 
 from rws_operator.errors import ConfigurationError, DecodeError, ResourceDefinitionError
+from rws_operator.resources.class_errors import class_error
 from rws_operator.resources.definition import Column, ResourceDefinition, Scale, Scope, define
 from rws_operator.resources.metadata import ObjectMeta
 from rws_operator.resources.model import Model, resolve, wire_form
@@ -188,8 +189,13 @@ def schema_of(cls: type[CustomResource]) -> Mapping[str, Any]:
     held: Mapping[str, Any] | None = vars(owner).get("resource_schema")
     if held is None:
         resolve(owner)
-        held = resource_schema(owner)
-        check_paths(owner.__name__, definition, held)
+        try:
+            held = resource_schema(owner)
+            check_paths(owner.__name__, definition, held)
+        except ResourceDefinitionError:
+            raise
+        except Exception as error:  # what stands beside the types is the author's, of any kind
+            raise class_error(owner.__name__, error) from error
         owner.resource_schema = held
     return held
 

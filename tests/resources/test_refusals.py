@@ -133,6 +133,13 @@ def test_an_error_of_pydantic_is_told_in_ours(annotation: Any, default: Any) -> 
     assert "errors.pydantic.dev" not in str(told.value)
 
 
+def test_a_schema_written_by_hand_with_nonsense_in_it() -> None:
+    """Whatever goes wrong on the way to the schema names the class."""
+    with pytest.raises(ResourceDefinitionError, match=r"^Thing: it can't be made: ") as told:
+        made(Annotated[int, Given({"type": "integer", "minimum": "x"})])
+    assert told.value.remedy
+
+
 def test_a_type_that_contains_itself() -> None:
     """An endless alias is told in one line."""
     body = {"__annotations__": {"v": ENDLESS}, "__module__": __name__}
