@@ -40,7 +40,7 @@ def installation(
         crds: CustomResourceDefinitions of the kinds it serves.
         rules: What it may do in the whole cluster.
         lease: Name of its Lease, None without leader election.
-        lease_namespace: Namespace of the Lease, by default ``namespace``.
+        lease_namespace: Namespace of the Lease, by default ``namespace``; created as that is.
         image: Container image.
         replicas: Number of pods.
         drain_seconds: How long running reconciles may go on at a stop.
@@ -50,10 +50,13 @@ def installation(
     """
     check_label(namespace, "namespace")
     rbac = Rbac(name, namespace).rules(rules)
+    namespaces = [namespace]
     if lease is not None:
         rbac.leader_election(lease, namespace=lease_namespace)
+        if lease_namespace is not None and lease_namespace != namespace:
+            namespaces.append(check_label(lease_namespace, "namespace"))
     return [
-        *([] if namespace in _EXISTING else [workload.namespace(namespace, name)]),
+        *(workload.namespace(each, name) for each in namespaces if each not in _EXISTING),
         *crds,
         *rbac.documents(),
         workload.service(name, namespace),

@@ -15,6 +15,8 @@ import yaml
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+_BREAKS = re.compile("[\x85\u2028\u2029\ufeff]")
+"""What one reader takes for a line's end, and another for text."""
 _AMBIGUOUS = re.compile(r"[yYnN]|[-+.]*[0-9][-+0-9a-fA-F_.:oOxXeE]*")
 
 
@@ -30,7 +32,7 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     style = None
-    if _AMBIGUOUS.fullmatch(text):
+    if _AMBIGUOUS.fullmatch(text) or _BREAKS.search(text):
         style = '"'
     elif "\n" in text:
         style = "|"

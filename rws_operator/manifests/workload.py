@@ -20,6 +20,7 @@ AFTER_DRAIN_SECONDS = 15
 """Time a pod has after the drain: for the Lease's release, the events' flush, and reserve."""
 
 _NON_ROOT = 65532
+_REPLICAS_END = 2**31
 
 
 def namespace(name: str, app: str) -> dict[str, Any]:
@@ -47,14 +48,17 @@ def deployment(
         drain_seconds: How long running reconciles may go on at a stop.
 
     Raises:
-        ConfigurationError: The image is no image name, or there are fewer than 0 replicas.
+        ConfigurationError: The image is no image name, or the API has no such number of
+            replicas.
     """
     if not image or any(character.isspace() for character in image):
         raise ConfigurationError(
             f"image {image!r} is not an image name", remedy="pass --image REGISTRY/NAME:TAG"
         )
-    if replicas < 0:
-        raise ConfigurationError(f"{replicas} replicas", remedy="pass --replicas 0 or more")
+    if not 0 <= replicas < _REPLICAS_END:
+        raise ConfigurationError(
+            f"{replicas} replicas", remedy=f"pass --replicas 0 or more, below {_REPLICAS_END}"
+        )
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

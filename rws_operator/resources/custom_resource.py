@@ -15,9 +15,10 @@ import msgspec
 import pydantic
 
 from rws_operator.errors import ConfigurationError, DecodeError, ResourceDefinitionError
+from rws_operator.resources.class_errors import class_error
 from rws_operator.resources.definition import Column, ResourceDefinition, Scale, Scope, define
 from rws_operator.resources.metadata import ObjectMeta
-from rws_operator.resources.model import Model, wire_form
+from rws_operator.resources.model import Model, resolve, wire_form
 from rws_operator.resources.schema import resource_schema
 from rws_operator.resources.schema_path import check_paths
 
@@ -52,7 +53,7 @@ class CustomResource(Model):
         scale: The scale subresource.
         selectable_fields: Paths for field selectors, e.g. ``.spec.color``.
 
-    A field called ``status`` makes the status subresource.
+    A field that is ``status`` on the wire makes the status subresource.
     """
 
     resource_definition: ClassVar[ResourceDefinition]
@@ -83,7 +84,6 @@ class CustomResource(Model):
         super().__init_subclass__(rules=rules)
         for keyword in unknown:
             _refuse_keyword(cls.__name__, keyword)
-        _refuse_reserved_fields(cls)
         names = (group, version, kind, plural, singular, short_names, categories)
         features = (columns, rules, deprecated, scale, selectable_fields)
         if not any(names) and not any(features) and scope == "Namespaced" and storage and served:
@@ -111,9 +111,8 @@ class CustomResource(Model):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         super().__pydantic_init_subclass__()
         # With a forward reference still open the schema is made when it is asked for.
-        if "resource_definition" in vars(cls) and (
-            cls.__pydantic_complete__ or cls.model_rebuild(raise_errors=False)
-        ):
+        _refuse_reserved_fields(cls)
+        if "resource_definition" in vars(cls) and cls.__pydantic_complete__:
             schema_of(cls)
 
     @property
@@ -153,7 +152,7 @@ class CustomResource(Model):
         """The object as to be sent: with unknown fields, without defaults that nobody set."""
         kind = definition_of(type(self)).kind
         wire = wire_form(self)
-        if "status" in wire and isinstance(status := getattr(self, "status", None), Model):
+        if "status" in wire and isinstance(status := _status_of(self), Model):
             wire["status"] = wire_form(status, "kept")
         wire.pop("apiVersion", None)
         wire.pop("kind", None)
@@ -189,10 +188,14 @@ def schema_of(cls: type[CustomResource]) -> Mapping[str, Any]:
     )
     held: Mapping[str, Any] | None = vars(owner).get("resource_schema")
     if held is None:
-        if not owner.__pydantic_complete__:
-            owner.model_rebuild()
-        held = resource_schema(owner)
-        check_paths(owner.__name__, definition, held)
+        resolve(owner)
+        try:
+            held = resource_schema(owner)
+            check_paths(owner.__name__, definition, held)
+        except ResourceDefinitionError:
+            raise
+        except Exception as error:  # what stands beside the types is the author's, of any kind
+            raise class_error(owner.__name__, error) from error
         owner.resource_schema = held
     return held
 
@@ -203,13 +206,24 @@ def _refuse_keyword(class_name: str, keyword: str) -> Never:
     raise ResourceDefinitionError(f"{class_name}: unknown class keyword {keyword!r}", remedy=remedy)
 
 
+# An object with items is taken for a list by the API server's machinery.
+_RESERVED = ("apiVersion", "kind", "metadata", "items")
+
+
 def _refuse_reserved_fields(cls: type[CustomResource]) -> None:
-    for name in vars(cls).get("__annotations__", {}):
-        if name.rstrip("_") in {"api_version", "apiVersion", "kind", "metadata"}:
+    own = vars(cls).get("__annotations__", {})
+    for field in cls.schema_fields:
+        if field.alias in _RESERVED and (field.name != "metadata" or "metadata" in own):
             raise ResourceDefinitionError(
-                f"{cls.__name__}.{name}: every object has this field already",
+                f"{cls.__name__}.{field.name}: {field.alias!r} has a meaning of its own in every "
+                "object",
                 remedy="remove it, or put your own under spec",
             )
+
+
+def _status_of(made: CustomResource) -> Any:
+    names = [field.name for field in made.schema_fields if field.alias == "status"]
+    return getattr(made, names[0]) if names else None
 
 
 class _Identity(msgspec.Struct):

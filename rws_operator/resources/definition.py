@@ -78,7 +78,10 @@ class ResourceDefinition:
 
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
 _PROTECTED = re.compile(r"(.*\.)?(k8s|kubernetes)\.io")
-_KIND_LENGTH = 63
+_KIND_LENGTH = 63 - len("List")
+_COLUMN_FORMATS = {
+    "int32", "int64", "float", "double", "byte", "date", "date-time", "password",
+}  # fmt: skip
 _WARNING_LENGTH = 256
 
 
@@ -119,7 +122,14 @@ def define(
     if scope not in get_args(Scope):
         check.refuse("scope", scope, "write 'Namespaced' or 'Cluster'")
     check.deprecation(deprecated)
-    for name, value in (("short_names", short_names), ("categories", categories)):
+    check.flags(storage=storage, served=served)
+    check.columns(columns)
+    check.scale(scale)
+    for name, value in (
+        ("short_names", short_names),
+        ("categories", categories),
+        ("selectable_fields", selectable_fields),
+    ):
         if isinstance(value, str):
             check.refuse(name, value, f"write a list, [{value!r}]")
     return ResourceDefinition(
@@ -175,7 +185,7 @@ class _Check:
 
     def kind(self, kind: str) -> str:
         if not _KIND.fullmatch(kind) or len(kind) > _KIND_LENGTH:
-            self.refuse("kind", kind, "use CamelCase letters and digits, at most 63")
+            self.refuse("kind", kind, f"use CamelCase letters and digits, at most {_KIND_LENGTH}")
         return kind
 
     def label(self, keyword: str, value: str) -> str:
@@ -187,8 +197,32 @@ class _Check:
             )
         return value
 
-    def deprecation(self, deprecated: bool | str) -> None:
+    def deprecation(self, deprecated: object) -> None:
+        if not isinstance(deprecated, bool | str):
+            self.refuse("deprecated", deprecated, "write True, or the warning")
         if isinstance(deprecated, str) and not (
             0 < len(deprecated) <= _WARNING_LENGTH and deprecated.isprintable()
         ):
             self.refuse("deprecated", deprecated, "write one line of at most 256 characters")
+
+    def scale(self, scale: object) -> None:
+        if scale is not None and not isinstance(scale, Scale):
+            self.refuse("scale", scale, "write Scale()")
+
+    def flags(self, **flags: object) -> None:
+        for keyword, value in flags.items():
+            if not isinstance(value, bool):
+                self.refuse(keyword, value, "write True or False")
+
+    def columns(self, columns: Sequence[object]) -> None:
+        if not isinstance(columns, list | tuple):
+            self.refuse("columns", columns, "write a list of Column")
+        for column in columns:
+            if not isinstance(column, Column):
+                self.refuse("columns", column, "write Column('Name', '.spec.field')")
+            if not column.name:
+                self.refuse("columns", column, "give it a name")
+            if column.type not in (None, *get_args(ColumnType)):
+                self.refuse("columns", column, f"types are {', '.join(get_args(ColumnType))}")
+            if column.format not in (None, *_COLUMN_FORMATS):
+                self.refuse("columns", column, f"formats are {', '.join(sorted(_COLUMN_FORMATS))}")

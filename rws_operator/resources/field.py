@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, over
 import pydantic
 
 from rws_operator.errors import ResourceDefinitionError
-from rws_operator.resources.rule import Rule
+from rws_operator.resources.rule import check_rules
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from types import EllipsisType
+
+    from rws_operator.resources.rule import Rule
 
 ListType = Literal["atomic", "set", "map"]
 MapType = Literal["granular", "atomic"]
@@ -114,7 +116,9 @@ def Field(  # noqa: N802  (named as pydantic's)
     keywords: dict[str, Any] = {name: options[name] for name in _PYDANTIC & options.keys()}
     if "wire_name" in options:
         keywords["alias"] = options["wire_name"]
-    extra = {_KUBERNETES[name]: _wire(options[name]) for name in _KUBERNETES if name in options}
+    extra = {
+        _KUBERNETES[name]: _wire(name, options[name]) for name in _KUBERNETES if name in options
+    }
     if extra:
         keywords["json_schema_extra"] = extra
     if default_factory is not None:
@@ -122,7 +126,13 @@ def Field(  # noqa: N802  (named as pydantic's)
     return pydantic.Field(default, **keywords)
 
 
-def _wire(value: Any) -> Any:
-    if isinstance(value, str | bool):
-        return value
-    return [item.to_wire() if isinstance(item, Rule) else item for item in value]
+def _wire(name: str, value: Any) -> Any:
+    if name == "rules":
+        return [rule.to_wire() for rule in check_rules("Field", value)]
+    if name == "map_keys":
+        if isinstance(value, str):
+            raise ResourceDefinitionError(
+                f"Field: map_keys={value!r} is no list", remedy=f"write [{value!r}]"
+            )
+        return list(value)
+    return value

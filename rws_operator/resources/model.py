@@ -17,7 +17,8 @@ import pydantic
 from pydantic.fields import FieldInfo
 
 from rws_operator.errors import ResourceDefinitionError
-from rws_operator.resources.rule import Rule
+from rws_operator.resources.class_errors import class_error
+from rws_operator.resources.rule import Rule, check_rules
 
 Defaults = Literal["omitted", "kept"]
 _Defaults = Literal["omitted", "kept", "kept unless null"]
@@ -75,6 +76,8 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
         protected_namespaces=(),
         val_json_bytes="base64",
         ser_json_bytes="base64",
+        # Made in our own hook, where an error of pydantic's can be told with the class's name.
+        defer_build=True,
     )
 
     schema_rules: ClassVar[tuple[Rule, ...]] = ()
@@ -94,7 +97,7 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
             super().__init_subclass__()
             refuse_shadowed_names(cls)
             refuse_look_around(cls)
-            cls.schema_rules = tuple(rules)
+            cls.schema_rules = check_rules(cls.__name__, rules)
             cls.schema_preserves_unknown = preserve_unknown
 
     @classmethod
@@ -103,6 +106,27 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
         super().__pydantic_init_subclass__()
         cls.schema_fields = _wire_fields(cls)
         refuse_shared_wire_names(cls)
+        resolve(cls, wait=True)
+
+
+def resolve(cls: type[Model], *, wait: bool = False) -> None:
+    """Have pydantic make what reads and writes the model, if it has not yet.
+
+    Args:
+        cls: The model.
+        wait: Leave it for later where a type is not defined yet.
+
+    Raises:
+        ResourceDefinitionError: pydantic can't; names the class, and the field where known.
+    """
+    if cls.__pydantic_complete__:
+        return
+    try:
+        cls.model_rebuild(raise_errors=not wait)
+    except ResourceDefinitionError:
+        raise
+    except Exception as error:
+        raise class_error(cls.__name__, error) from error
 
 
 def refuse_shadowed_names(cls: type[Model]) -> None:

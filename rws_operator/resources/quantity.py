@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import re
 from datetime import timedelta
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
 from pydantic import GetCoreSchemaHandler, PlainSerializer, PlainValidator, WithJsonSchema
@@ -35,7 +35,7 @@ class Quantity:
     """An amount such as ``500m`` or ``1Gi``; compares by value, keeps its text.
 
     Args:
-        text: The amount as on the wire, a string or a number.
+        text: The amount as on the wire, a string or an integer; a float is written as text.
 
     Raises:
         ValueError: It is not a quantity.
@@ -44,7 +44,8 @@ class Quantity:
     __slots__ = ("text", "value")
 
     def __init__(self, text: str | int | float) -> None:
-        self.text = text
+        # The wire has integers and strings alone.
+        self.text = str(text) if isinstance(text, float) else text
         self.value = _parse_quantity(str(text))
 
     def __str__(self) -> str:
@@ -77,7 +78,10 @@ def _parse_quantity(text: str) -> Decimal:
     number, suffix = match.groups()
     if suffix in _SUFFIXES:
         return Decimal(number) * _SUFFIXES[suffix]
-    return Decimal(number + suffix)
+    try:
+        return Decimal(number + suffix)
+    except InvalidOperation as error:
+        raise ValueError(f"{text!r} has an exponent that can't be counted with") from error
 
 
 _DURATION_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
@@ -85,6 +89,15 @@ DURATION_PATTERN = r"^[+-]?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h
 _UNIT_SECONDS = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600,
 }  # fmt: skip
+
+
+class _Read(timedelta):
+    """A duration as read: it is written as it was, ``100ns`` and ``1h`` too."""
+
+    text: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse_duration, (self.text,)
 
 
 def parse_duration(value: str | timedelta) -> timedelta:
@@ -99,11 +112,18 @@ def parse_duration(value: str | timedelta) -> timedelta:
         raise ValueError(f"{value!r} is not a duration: write numbers and units, e.g. 1h30m")
     parts = _DURATION_PART.findall(value)
     seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
-    return timedelta(seconds=-seconds if value.startswith("-") else seconds)
+    try:
+        read = _Read(seconds=-seconds if value.startswith("-") else seconds)
+    except OverflowError as error:
+        raise ValueError(f"{value!r} is longer than a timedelta can be") from error
+    read.text = value
+    return read
 
 
 def format_duration(value: timedelta) -> str:
-    """Write a duration as Go does, e.g. ``1h30m0s``."""
+    """Write a duration as Go does, e.g. ``1h30m0s``; one that was read, as it was."""
+    if isinstance(value, _Read):
+        return value.text
     micros = value // timedelta(microseconds=1)
     sign, micros = ("-", -micros) if micros < 0 else ("", micros)
     minutes, micros = divmod(micros, 60_000_000)
@@ -121,4 +141,4 @@ Duration = Annotated[
     # The server's format alone takes more than Go writes, e.g. PT1H.
     WithJsonSchema({"type": "string", "format": "duration", "pattern": DURATION_PATTERN}),
 ]
-"""A timedelta, written ``1h30m0s`` on the wire."""
+"""A timedelta, written ``1h30m0s`` on the wire, or as it was read."""

@@ -8,9 +8,12 @@ API server compiles and enforces them; nothing evaluates them here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rws_operator.errors import ResourceDefinitionError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Reason = Literal[
     "FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"
@@ -59,3 +62,19 @@ class Rule:
             "optionalOldSelf": self.optional_old_self or None,
         }
         return {name: value for name, value in wire.items() if value is not None}
+
+
+def check_rules(where: str, rules: object) -> tuple[Rule, ...]:
+    """Return rules as given, each one a `Rule`.
+
+    Raises:
+        ResourceDefinitionError: They are no list, or one is a bare expression.
+    """
+    listed = cast("Sequence[object]", rules) if isinstance(rules, list | tuple) else (None,)
+    checked = tuple(rule for rule in listed if isinstance(rule, Rule))
+    if len(checked) < len(listed):
+        raise ResourceDefinitionError(
+            f"{where}: rules={rules!r} is no list of rules",
+            remedy="write rules=[Rule('self.size > 0')]",
+        )
+    return checked

@@ -12,6 +12,7 @@ import annotated_types
 import pydantic
 
 from rws_operator.resources.field import INT_OR_STRING
+from rws_operator.resources.go_pattern import go_fault
 from rws_operator.resources.quantity import QUANTITY_PATTERN, Quantity
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ def _pattern(schema: JsonSchema, pattern: str | re.Pattern[str], refuse: Refuse)
         refuse("a pattern is for strings", "remove it, or make the field a str")
     if "pattern" in schema and schema["pattern"] != text:
         refuse("it has two patterns", "join them, or make one a Rule with self.matches()")
+    fault = go_fault(text)
+    if fault is not None:
+        refuse(f"the API server can't match the pattern {text!r}, for {fault}", "write it without")
     schema["pattern"] = text
 
 

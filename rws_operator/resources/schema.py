@@ -15,19 +15,18 @@ from __future__ import annotations
 
 import enum
 import inspect
+import json
 import re
 import types
 import typing
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, NewType, NoReturn, Union, cast
+from typing import Annotated, Any, Literal, NewType, NoReturn, Union
 
 import pydantic
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticSerializationError, PydanticUndefined
 
-from rws_operator.errors import ResourceDefinitionError
 from rws_operator.resources.conditions import Condition
 from rws_operator.resources.field import (
     EMBEDDED,
@@ -36,8 +35,12 @@ from rws_operator.resources.field import (
     PRESERVE_UNKNOWN,
     VALIDATIONS,
 )
-from rws_operator.resources.model import Model, field_wire_form, field_wire_name
+from rws_operator.resources.model import Model, field_wire_name, resolve
+from rws_operator.resources.place import Place
 from rws_operator.resources.scalar import apply_constraints, int_or_string, scalar_schema
+from rws_operator.resources.schema_default import default_of
+from rws_operator.resources.schema_keywords import SCALARS, check_given, check_node
+from rws_operator.resources.wire_guard import refuse_hidden_encodings, refuse_hidden_forms
 
 JsonSchema = dict[str, Any]
 
@@ -45,25 +48,8 @@ _LISTS = {list, tuple, Sequence, MutableSequence}
 _SETS = {set, frozenset, AbstractSet}
 _MAPS = {dict, Mapping, MutableMapping}
 _ANYTHING = {Any, object}
-_SCALARS = ("string", "integer", "number", "boolean")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where in the class the walk is, for errors and for what depends on it."""
-
-    class_name: str
-    path: str = ""
-    in_status: bool = False
-    open_models: tuple[type[Model], ...] = ()
-
-    def inner(self, step: str) -> Place:
-        """The place one step further in."""
-        return replace(self, path=self.path + step)
-
-    def refuse(self, what: str, remedy: str) -> NoReturn:
-        """Raise the error that names this place."""
-        raise ResourceDefinitionError(f"{self.class_name}{self.path}: {what}", remedy=remedy)
+_EXACT = 2**53
+"""Up to here a bound, which is a float, tells integers apart."""
 
 
 def resource_schema(cls: type[Model]) -> JsonSchema:
@@ -72,7 +58,14 @@ def resource_schema(cls: type[Model]) -> JsonSchema:
     Raises:
         ResourceDefinitionError: Names the class, the field and the remedy.
     """
-    return _model(cls, Place(cls.__name__), skip=frozenset({"metadata"}))
+    place = Place(cls.__name__)
+    schema = _model(cls, place, skip=frozenset({"metadata"}))
+    check_node(schema, place)
+    try:
+        json.dumps(schema, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:
+        place.refuse(f"its schema can't be written: {error}", "look for it in texts and defaults")
+    return schema
 
 
 def _model(cls: type[Model], place: Place, *, skip: frozenset[str] = frozenset()) -> JsonSchema:
@@ -81,11 +74,8 @@ def _model(cls: type[Model], place: Place, *, skip: frozenset[str] = frozenset()
             f"{cls.__name__} contains itself",
             "a schema can't recurse; make it dict[str, Any], which keeps unknown fields",
         )
-    if cls.__pydantic_decorators__.computed_fields:
-        name = next(iter(cls.__pydantic_decorators__.computed_fields))
-        place.inner(f".{name}").refuse(
-            "a computed field would be sent and pruned", "make it a plain property"
-        )
+    resolve(cls)
+    refuse_hidden_forms(cls, place)
     schema: JsonSchema = {"type": "object"}
     if cls.__doc__:
         schema["description"] = inspect.cleandoc(cls.__doc__)
@@ -108,18 +98,16 @@ def _model(cls: type[Model], place: Place, *, skip: frozenset[str] = frozenset()
 
 def _field(cls: type[Model], name: str, outside: Place) -> JsonSchema:
     field, place = cls.model_fields[name], outside.inner(f".{name}")
-    if not outside.path and name == "status":
+    if not outside.path and field_wire_name(name, field) == "status":
         place = replace(place, in_status=True)
         if field.is_required():
             place.refuse("a new object has no status yet", "give it a default, e.g. Status()")
-    if field.validation_alias not in (None, field.serialization_alias, field.alias):
-        place.refuse("it is read under another name than it is written", "use wire_name=")
     # What stands on the field is about its values; null has no length and no list type.
     schema = _type(field.annotation, (*field.metadata, _Extra(field)), place)
     if field.description:
         schema = {**schema, "description": inspect.cleandoc(field.description)}
     if not place.in_status and not field.is_required():
-        default = _default(cls, name, field, place)
+        default = default_of(cls, name, schema, place)
         if default is not None:
             schema["default"] = default
     return schema
@@ -137,7 +125,9 @@ def _type(annotation: Any, metadata: Sequence[Any], place: Place) -> JsonSchema:
     annotation, metadata = _unwrapped(annotation, metadata)
     given = next((m for m in metadata if isinstance(m, pydantic.WithJsonSchema)), None)
     if given is not None and given.json_schema is not None:
+        check_given(given.json_schema, place)
         return _finished(dict(given.json_schema), metadata, place)
+    refuse_hidden_encodings(metadata, place)
     alternatives = _alternatives(annotation)
     if type(None) in alternatives:
         inner = [each for each in alternatives if each is not type(None)]
@@ -190,15 +180,20 @@ def _nullable(schema: JsonSchema, place: Place) -> JsonSchema:
         place.refuse("one truth value or None", "use bool | None, and a Rule")
     if schema["type"] == "string":
         return {**nullable, "pattern": f"^({'|'.join(map(re.escape, values))})$"}
+    if any(abs(value) > _EXACT for value in values):
+        place.refuse("a value beyond 2**53, or None", "use int | None, and a Rule")
     return {**nullable, "anyOf": [{"minimum": value, "maximum": value} for value in values]}
 
 
 def _union(alternatives: list[Any], place: Place) -> JsonSchema:
     plain = [_unwrapped(each, ())[0] for each in alternatives]
+    for member, bare in zip(alternatives, plain, strict=True):
+        if bare is not member and _type(member, (), place) != _type(bare, (), place):
+            place.refuse("a bound on one member of a union", "write it as a Rule on the whole")
     if set(plain) == {int, str}:
         return int_or_string()
     if all(typing.get_origin(each) is Literal for each in plain):
-        return _enum([value for each in plain for value in typing.get_args(each)], place)
+        return _literal([value for each in plain for value in typing.get_args(each)], place)
     return _refuse_union(plain, place)
 
 
@@ -216,7 +211,7 @@ def _single(annotation: Any, place: Place) -> JsonSchema:
     origin = typing.get_origin(annotation) or annotation
     arguments = typing.get_args(annotation)
     if origin is Literal:
-        return _enum(list(arguments), place)
+        return _literal(list(arguments), place)
     if origin in _LISTS:
         return _list(origin, arguments, place)
     if origin in _SETS:
@@ -249,14 +244,19 @@ def _refuse_type(annotation: Any, place: Place) -> NoReturn:
     )
 
 
+def _literal(values: list[Any], place: Place) -> JsonSchema:
+    if any(isinstance(value, enum.Enum) for value in values):
+        place.refuse("a Literal of an enum's member is not read back", "use its value, or the enum")
+    return _enum(values, place)
+
+
 def _enum(values: list[Any], place: Place) -> JsonSchema:
     kinds = {bool: "boolean", int: "integer", str: "string", float: "number"}
-    plain = [value.value if isinstance(value, enum.Enum) else value for value in values]
-    names = {next((n for t, n in kinds.items() if isinstance(value, t)), None) for value in plain}
+    names = {next((n for t, n in kinds.items() if isinstance(value, t)), None) for value in values}
     (name, *others) = names
     if others or name is None:
         place.refuse("its values are of several types", "make them all str or all int")
-    return {"type": name, "enum": list(dict.fromkeys(plain))}
+    return {"type": name, "enum": list(dict.fromkeys(values))}
 
 
 def _list(origin: Any, arguments: tuple[Any, ...], place: Place) -> JsonSchema:
@@ -274,7 +274,7 @@ def _list(origin: Any, arguments: tuple[Any, ...], place: Place) -> JsonSchema:
 
 def _set(arguments: tuple[Any, ...], place: Place) -> JsonSchema:
     schema = _list(list, arguments, place)
-    if schema["items"].get("type") not in _SCALARS or schema["items"].get("nullable"):
+    if schema["items"].get("type") not in SCALARS or schema["items"].get("nullable"):
         place.refuse("a set of values that can't be compared", "use set[str] or a list")
     return {**schema, LIST_TYPE: "set"}
 
@@ -302,6 +302,7 @@ def _finished(schema: JsonSchema, metadata: Sequence[Any], place: Place) -> Json
             schema = _with_extra(schema, field, place)
         else:
             apply_constraints(schema, each, place.refuse)
+    check_node(schema, place)
     return schema
 
 
@@ -317,65 +318,4 @@ def _with_extra(schema: JsonSchema, field: FieldInfo, place: Place) -> JsonSchem
     schema = {**schema, **extra}
     if PRESERVE_UNKNOWN in extra or EMBEDDED in extra:
         schema.setdefault("type", "object")
-    _check_extra(schema, place)
     return schema
-
-
-def _check_extra(schema: JsonSchema, place: Place) -> None:
-    kind = schema.get("type")
-    if LIST_TYPE in schema and kind != "array":
-        place.refuse("list_type is for lists", "remove it, or make the field a list")
-    if (PRESERVE_UNKNOWN in schema or EMBEDDED in schema) and kind not in ("object", None):
-        place.refuse(
-            "unknown fields can be kept in an object only", "make it dict[str, Any] or a Model"
-        )
-    if "format" in schema and kind not in ("string", "integer", "number"):
-        place.refuse("format is for strings and numbers", "remove it")
-    is_map = schema.get(LIST_TYPE) == "map"
-    if is_map != (LIST_MAP_KEYS in schema):
-        place.refuse("list_type='map' and map_keys belong together", "give both")
-    for key in schema.get(LIST_MAP_KEYS, ()):
-        _check_map_key(key, schema["items"], place)
-    if schema.get(LIST_TYPE) == "set" and schema["items"].get("type") not in _SCALARS:
-        place.refuse("a set list of values that can't be compared", "use list_type='map'")
-
-
-def _check_map_key(key: str, items: JsonSchema, place: Place) -> None:
-    found = items.get("properties", {}).get(key)
-    if found is None:
-        fields = ", ".join(items.get("properties", {})) or "no fields"
-        place.refuse(f"map_keys: the items have no field {key!r}", f"they have {fields}")
-    if found.get("type") not in _SCALARS or found.get("nullable"):
-        place.refuse(f"map_keys: {key!r} is not a plain value", "make it a str, int or bool")
-    if key not in items.get("required", ()) and "default" not in found:
-        place.refuse(f"map_keys: {key!r} may be absent", "make it required, or give it a default")
-
-
-def _default(cls: type[Model], name: str, field: FieldInfo, place: Place) -> Any:
-    """The field's default as JSON data, None where there is none to be written."""
-    if field.default_factory_takes_validated_data:
-        place.refuse(
-            "its default_factory depends on other fields",
-            "the API server's default is a constant; set the value in a mutating webhook",
-        )
-    value = field.get_default(call_default_factory=True)
-    if field.default_factory is not None and value != field.get_default(call_default_factory=True):
-        place.refuse(
-            "its default_factory makes another value each time",
-            "the API server's default is a constant; set the value in a mutating webhook",
-        )
-    if value is None or value is PydanticUndefined:
-        return None
-    annotated: Any = field.annotation
-    if field.metadata:
-        annotated = cast("Any", Annotated)[(annotated, *field.metadata)]
-    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(annotated)
-    try:
-        adapter.validate_python(value)
-        return field_wire_form(cls, name, value)
-    except (pydantic.ValidationError, PydanticSerializationError) as error:
-        text = str(error).splitlines()
-        place.refuse(
-            f"the default {value!r} does not fit its own field",
-            f"change one of them ({(text[2] if len(text) > 2 else text[0]).strip()})",
-        )

@@ -134,7 +134,9 @@ def check_paths(class_name: str, definition: ResourceDefinition, schema: Schema)
             check.scale_path("selector", scale.selector, (".spec.", ".status."), "string")
     if len(definition.selectable_fields) > _MOST_SELECTABLE:
         check.refuse("selectable_fields", "", f"keep at most {_MOST_SELECTABLE}")
-    for path in definition.selectable_fields:
+    for index, path in enumerate(definition.selectable_fields):
+        if path in definition.selectable_fields[:index]:
+            check.refuse("selectable_fields", path, "name it once")
         check.selectable(path)
 
 

@@ -153,6 +153,8 @@ def test_a_drain_takes_one_replica_at_a_time() -> None:
         ({"image": "two words"}, "image 'two words' is not an image name: pass --image"),
         ({"image": ""}, "image '' is not an image name"),
         ({"replicas": -1}, "-1 replicas: pass --replicas"),
+        ({"replicas": 2**31}, "2147483648 replicas: pass --replicas 0 or more, below"),
+        ({"lease": "app", "lease_namespace": "No_Label"}, "'No_Label' is not a DNS label"),
     ],
 )
 def test_what_can_not_be_installed_is_refused(change: dict[str, Any], message: str) -> None:
@@ -160,6 +162,19 @@ def test_what_can_not_be_installed_is_refused(change: dict[str, Any], message: s
     arguments: dict[str, Any] = {"namespace": "apps", "image": "app:1", "replicas": 2} | change
     with pytest.raises(ConfigurationError, match=message):
         installation("app", arguments.pop("namespace"), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("lease_namespace", "made"),
+    [("leases", ["apps", "leases"]), ("apps", ["apps"]), ("kube-system", ["apps"])],
+)
+def test_every_namespace_in_use_is_created_first(lease_namespace: str, made: list[str]) -> None:
+    """The Lease's own is created too, unless every cluster has it."""
+    made_by = installation(
+        "app", "apps", lease="app", lease_namespace=lease_namespace, image="app:1"
+    )
+    assert [each["metadata"]["name"] for each in made_by[: len(made)]] == made
+    assert [each["kind"] for each in made_by].count("Namespace") == len(made)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Quantities and durations: values, order, text."""
 
 import datetime
+import json
 import re
 from decimal import Decimal
 from typing import Any
@@ -96,3 +97,19 @@ def test_a_duration_survives_its_text(value: datetime.timedelta) -> None:
     text = format_duration(value)
     assert re.fullmatch(DURATION_PATTERN, text)
     assert parse_duration(text) == value
+
+
+@pytest.mark.parametrize("text", ["100ns", "1h", "1.5h", "-1s", "0", "1h0m0s"])
+def test_a_duration_keeps_its_text(text: str) -> None:
+    """What was read is written, a nanosecond too, and after a copy."""
+    read = Sized.model_validate_json(json.dumps({"wait": text}))
+    assert wire_form(read) == {"wait": text}
+    assert wire_form(read.model_copy(deep=True)) == {"wait": text}
+    assert wire_form(Sized(wait=datetime.timedelta(hours=1))) == {"wait": "1h0m0s"}
+
+
+@pytest.mark.parametrize("wire", [{"wait": "9" * 30 + "h"}, {"memory": "1e.5"}])
+def test_values_beyond_what_python_counts(wire: dict[str, str]) -> None:
+    """They are refused as any other value that doesn't fit."""
+    with pytest.raises(ValueError, match=r"longer than|can't be counted"):
+        Sized.model_validate(wire)
