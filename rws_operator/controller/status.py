@@ -56,8 +56,8 @@ class StatusWriter:
         self._reads = writes.reads
         self._skipped = metrics.writes_skipped.labels(controller, "patch_status")
 
-    async def patch(self, reference: Reference, status: Mapping[str, Any] | Model) -> ObjectRecord:
-        """Merge a status into an object's; see `Context.patch_status`."""
+    async def patch(self, reference: Reference, status: Any) -> ObjectRecord:
+        """Merge a status, a dict or a Model, into an object's; see `Context.patch_status`."""
         if not isinstance(status, Model | Mapping):
             raise ConfigurationError(
                 f"{reference.kind.kind} {reference.key}: {status!r:.60} can't be its status",
