@@ -180,7 +180,8 @@ async def test_owner_made_again_is_a_new_owner(running: World, owner: dict[str, 
     assert running.write_count == 1
     held = [each["uid"] for each in child["metadata"]["ownerReferences"]]
     assert held == [owner["metadata"]["uid"]]
-    await running.change(CONFIG, child, {"metadata": {"finalizers": None}})
+    free = {"metadata": {"finalizers": None}}
+    await running.admin.patch(CONFIG, child["metadata"]["name"], running.namespace, patch=free)
 
 
 async def test_refused_before_anything_is_sent(running: World, owner: dict[str, Any]) -> None:
