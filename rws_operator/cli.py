@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from rws_operator import log
 from rws_operator.client.kubeconfig_entry import expanded, is_there
-from rws_operator.errors import OperatorError
+from rws_operator.errors import KubeconfigError, OperatorError
 from rws_operator.manifests.stream import to_yaml
 from rws_operator.manifests.workload import HTTP_PORT
 from rws_operator.process import Runner, run, say, tell_failure
@@ -162,7 +162,9 @@ def _refuse_misplaced(context: click.Context, *, is_printing: bool) -> None:
 def _existing(_: click.Context, __: click.Parameter, paths: str | None) -> str | None:
     """Refuse a kubeconfig that isn't there, under the option's own name."""
     if paths and not any(is_there(expanded(each)) for each in paths.split(os.pathsep) if each):
-        raise click.UsageError(f"--kubeconfig: there is no {paths}")
+        raise KubeconfigError(
+            f"--kubeconfig: there is no {paths}", remedy="name a file that exists"
+        )
     return paths
 
 

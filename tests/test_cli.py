@@ -99,7 +99,6 @@ def test_an_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFixtur
         (["--image", "i"], "--image is for --manifests only"),
         (["--replicas", "2", "serve"], "--replicas is for --manifests only"),
         (["--manifests", "serve"], "--manifests and serve exclude each other"),
-        (["serve", "--kubeconfig", "/none"], "--kubeconfig: there is no /none"),
     ],
 )
 def test_what_would_be_ignored_is_refused(
@@ -111,6 +110,15 @@ def test_what_would_be_ignored_is_refused(
     assert printed.out == ""
     assert says in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_a_kubeconfig_that_is_not_there_is_told_by_its_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Who named one is not told to set KUBECONFIG."""
+    assert main(Program(), ["serve", "--kubeconfig", "/none"]) == 1
+    told = capsys.readouterr().err
+    assert told == "error: --kubeconfig: there is no /none: name a file that exists\n"
 
 
 def test_the_environment_may_hold_more_than_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
