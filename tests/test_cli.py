@@ -16,6 +16,7 @@ import yaml
 from rws_operator.cli import main
 from rws_operator.errors import ConfigurationError
 from rws_operator.process import LOST_SECONDS
+from rws_operator.testing.supervise import die_with_parent
 
 
 class Program:
@@ -210,6 +211,7 @@ class Process:
             stderr=subprocess.PIPE,
             text=True,
             env={k: v for k, v in os.environ.items() if not k.startswith("RWS_CONFIG_")} | environ,
+            preexec_fn=die_with_parent,
         )
         assert self.popen.stdout is not None
         assert self.popen.stdout.readline() == "running 0 None\n"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rws_operator.testing.eventually import eventually
+from rws_operator.testing.supervise import die_with_parent
 from tests.operator_kit import LEASES, Gadget, create, holder
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Program:
                 env={**kept, "PYTHONPATH": str(ROOT), "TEST_NAMESPACE": "default", **environment},
                 stdout=log,
                 stderr=log,
+                preexec_fn=die_with_parent,
             )
 
     def ended(self) -> bool:

@@ -16,6 +16,7 @@ import yaml
 from rws_operator import kinds
 from rws_operator.errors import NotFound
 from rws_operator.testing import eventually
+from rws_operator.testing.supervise import die_with_parent
 
 if TYPE_CHECKING:
     from rws_operator.testing import TestCluster, TestNamespace
@@ -54,7 +55,11 @@ async def test_its_operator_makes_a_cron_job(
     )
     await cluster.client.create(crd, kind=kinds.CustomResourceDefinition)
     serving = await asyncio.create_subprocess_exec(
-        *command, "serve", "--http-port", "0", cwd=project, env=environment
+        *command,
+        *("serve", "--http-port", "0"),
+        cwd=project,
+        env=environment,
+        preexec_fn=die_with_parent,
     )
     try:
         await eventually(20, lambda: made(cluster, namespace.name))

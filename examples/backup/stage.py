@@ -151,7 +151,7 @@ class Replica:
                 stdout=log,
                 stderr=log,
                 # Should the demo itself be killed, its replicas go with it.
-                preexec_fn=die_with_parent if sys.platform == "linux" else None,
+                preexec_fn=die_with_parent,
             )
 
     def http_port(self) -> int | None:

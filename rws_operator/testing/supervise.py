@@ -23,7 +23,12 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Ask the kernel for SIGKILL when the parent ends (runs in the child, before exec)."""
+    """Ask the kernel for SIGKILL when the parent ends (runs in the child, before exec).
+
+    Does nothing on systems other than Linux, which know no such wish.
+    """
+    if sys.platform != "linux":
+        return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

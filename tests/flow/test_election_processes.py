@@ -23,6 +23,7 @@ from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.gate import Gate
 from rws_operator.testing.kubeconfig import Access
+from rws_operator.testing.supervise import die_with_parent
 
 PROGRAM = Path(__file__).with_name("election_replica.py")
 SHORT = (5, 3, 1)
@@ -98,6 +99,7 @@ class Replicas:
             *(str(seconds) for seconds in durations),
             *(["--stuck"] if stuck else []),
             stdout=asyncio.subprocess.PIPE,
+            preexec_fn=die_with_parent,
         )
         replica = Replica(process)
         self._started.append(replica)

@@ -18,6 +18,7 @@ from rws_operator.testing.errors import ControlPlaneError, RequestRefused
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.find import PROGRAMS
 from rws_operator.testing.kubeconfig import Access
+from rws_operator.testing.supervise import die_with_parent
 from tests.testing.processes import processes_in, wait_until
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -112,6 +113,7 @@ def test_the_command_runs_one_until_it_is_ended(number: signal.Signals, tmp_path
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=die_with_parent,
     ) as running:
         assert running.stdout is not None
         assert running.stderr is not None
