@@ -346,6 +346,10 @@ class Client:
     ) -> Any:
         """Replace an object, or a subresource of it.
 
+        Send what `Client.get` gave, not what a Context's `get` or `list` did: the cache keeps
+        neither managedFields nor kubectl's last-applied annotation, and a replace removes what
+        it doesn't hold.
+
         Args:
             obj: The whole object; its resourceVersion makes the server refuse a stale one.
             namespace: If the object doesn't say it.
