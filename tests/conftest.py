@@ -5,6 +5,7 @@ The fixtures `control_plane`, `cluster` and `namespace` come from `pytest_rws_op
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,6 +15,10 @@ import pytest
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.network_guard import NetworkGuard
 from rws_operator.testing.virtual_time import VirtualTimeLoop
+
+# A shell ignores SIGINT for what it starts in the background, and its children inherit that:
+# the tests of Ctrl-C would then send it to programs that never hear of it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_asyncio_loop_factories(
