@@ -1,0 +1,1 @@
+"""Admission and conversion webhooks, and the certificate that the API server trusts them by."""
