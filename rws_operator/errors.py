@@ -21,9 +21,10 @@ on the same line and tests can look at it.
     ├── PrunedFieldsError           the schema dropped fields of our own write
     ├── UndeclaredKindError         a cached read of a kind the controller did not declare
     ├── DecodeError                 an object that can't be read as its class
-    └── what a reconcile may raise
-        ├── PermanentError          no retry until the object changes
-        └── RetryAfter              retry after so many seconds
+    ├── what a reconcile may raise
+    │   ├── PermanentError          no retry until the object changes
+    │   └── RetryAfter              retry after so many seconds
+    └── Denied                      raised by a webhook's handler: the request is refused
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 class OperatorError(Exception):
@@ -204,6 +205,40 @@ class RetryAfter(OperatorError):
     def __init__(self, seconds: float, what: str = "asked to be run again later") -> None:
         self.seconds = check_seconds(seconds, "RetryAfter")
         super().__init__(what)
+
+
+class Denied(OperatorError):
+    """Raised by an admission webhook's handler: the API server refuses the request.
+
+    Args:
+        message: Why; ``kubectl`` shows it.
+        code: HTTP status code of the API server's answer, 400 to 599.
+        reason: Machine-readable reason, e.g. ``Conflict``; by default the one that fits the code.
+        causes: A path and what is wrong there, per field, e.g. ``("spec.size", "too large")``.
+            With code 422 ``kubectl`` shows them in place of the message.
+
+    Raises:
+        ConfigurationError: The code is no error's.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: int = 403,
+        reason: str | None = None,
+        causes: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        if not 400 <= code <= 599:
+            raise ConfigurationError(
+                f"Denied: {code} is not the status code of an error",
+                remedy="use 403, or another one from 400 to 599",
+            )
+        self.message = message
+        self.code = code
+        self.reason = reason
+        self.causes = tuple(causes)
+        super().__init__(message)
 
 
 def check_seconds(seconds: Any, what: str) -> float:

@@ -19,8 +19,11 @@ _RECONCILE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 3
 _QUEUE_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300)
 _REQUEST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
+_WEBHOOK_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
 RECONCILE_RESULTS = ("success", "error", "requeue", "requeue_after")
 WRITE_VERBS = ("apply", "patch_status")
+REVIEW_RESULTS = ("allowed", "denied", "failed")
 EVENT_RESULTS = ("sent", "dropped", "failed")
 
 # Reconciles: by the ordered system's names, then by controller-runtime's.
@@ -143,6 +146,41 @@ watch_undecodable = Counter(
 cache_objects = Gauge("rws_cache_objects", "Objects in the cache.", ["kind"])
 cache_bytes = Gauge("rws_cache_bytes", "Bytes of the objects in the cache.", ["kind"])
 
+# Webhooks, by path.
+webhook_seconds = Histogram(
+    "controller_runtime_webhook_latency_seconds",
+    "Time until a call was answered, by webhook.",
+    ["webhook"],
+    buckets=_WEBHOOK_BUCKETS,
+)
+webhook_requests = Counter(
+    "controller_runtime_webhook_requests_total",
+    "Calls answered, by webhook and status code.",
+    ["webhook", "code"],
+)
+webhook_requests_in_flight = Gauge(
+    "controller_runtime_webhook_requests_in_flight", "Calls being answered now.", ["webhook"]
+)
+webhook_panics = Counter(
+    "controller_runtime_webhook_panics_total",
+    "Handlers of admission webhooks that raised, other than to deny.",
+)
+conversion_panics = Counter(
+    "controller_runtime_conversion_webhook_panics_total",
+    "Handlers of conversion webhooks that raised.",
+)
+webhook_reviews = Counter(
+    "rws_webhook_reviews_total", "Reviews, by webhook and result.", ["webhook", "result"]
+)
+webhook_threads_stuck = Gauge(
+    "rws_webhook_threads_stuck",
+    "Threads of webhooks' plain handlers still running past their deadline.",
+)
+webhook_certificate_expiry = Gauge(
+    "rws_webhook_certificate_expiry_timestamp_seconds",
+    "When the certificate that webhooks are served with expires, in Unix time; 0 without one.",
+)
+
 # The process.
 leader = Gauge(
     "leader_election_master_status", "1 while this replica holds the Lease, else 0.", ["name"]
@@ -191,6 +229,20 @@ def declare_controller(name: str, *, workers: int | None = None) -> None:
         by_queue.labels(name, name)
     if workers is not None:
         max_concurrent_reconciles.labels(name).set(workers)
+
+
+def declare_webhook(name: str) -> None:
+    """Make a webhook's series of closed label sets exist, at 0.
+
+    Args:
+        name: Its path, the `webhook` label.
+    """
+    webhook_seconds.labels(name)
+    webhook_requests_in_flight.labels(name)
+    for code in ("200", "500"):
+        webhook_requests.labels(name, code)
+    for result in REVIEW_RESULTS:
+        webhook_reviews.labels(name, result)
 
 
 def metrics_text() -> str:

@@ -60,13 +60,16 @@ class HandlerThreads:
             self._reserved += count
             self._size = max(self._size, self._reserved)
 
-    async def run(self, function: Callable[[], Any], *, on_cut: Callable[[], None]) -> Any:
+    async def run(
+        self, function: Callable[[], Any], *, on_cut: Callable[[], None], wait: bool = True
+    ) -> Any:
         """Call a function in a thread and wait for its result, or raise what it raised.
 
         Args:
             function: What to call.
-            on_cut: Called when the wait is cancelled while the thread runs. The cancellation is
-                then delivered only when the thread has ended; a second one is delivered at once.
+            on_cut: Called when the wait is cancelled while the thread runs.
+            wait: Deliver that cancellation only when the thread has ended (a second one is
+                delivered at once); False: leave the thread behind.
         """
         loop = asyncio.get_running_loop()
         call = _Call(function, loop, loop.create_future())
@@ -76,7 +79,8 @@ class HandlerThreads:
         except asyncio.CancelledError:
             if self._cut(call):
                 on_cut()
-                await asyncio.wait([call.answer])
+                if wait:
+                    await asyncio.wait([call.answer])
             raise
         finally:
             if not call.answer.done():

@@ -1,0 +1,154 @@
+"""`Webhooks`: which functions answer which paths.
+
+The lower form of the decorators on Operator. It only holds what was registered; `http` answers
+the calls, `documents` writes the configurations that make the API server call.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+
+from rws_operator.resources import CustomResource
+from rws_operator.webhook.registration import (
+    CONVERSION_PATH,
+    Registration,
+    RegistrationOptions,
+    WebhookOptions,
+    default_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aiohttp import web
+
+    from rws_operator.client import Client
+    from rws_operator.resources import Kind, KindLike
+    from rws_operator.webhook.endpoint import Endpoint
+    from rws_operator.webhook.request import AdmissionRequest
+
+__all__ = [
+    "CONVERSION_PATH",
+    "Registration",
+    "RegistrationOptions",
+    "WebhookOptions",
+    "Webhooks",
+    "default_path",
+]
+
+R = TypeVar("R", bound=CustomResource)
+
+
+class Webhooks:
+    """The functions that review requests and convert objects, by path.
+
+    Args:
+        client: What handlers get as `AdmissionRequest.client`; see `bind`.
+    """
+
+    def __init__(self, *, client: Client | None = None) -> None: ...
+
+    @property
+    def registrations(self) -> tuple[Registration, ...]:
+        """The admission webhooks, in the order they were registered in."""
+        raise NotImplementedError
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """All that answers, admission and conversion."""
+        raise NotImplementedError
+
+    @overload
+    def validate(
+        self,
+        kind: type[R],
+        path: str,
+        function: Callable[[AdmissionRequest[R]], Awaitable[None] | None],
+        **options: Unpack[RegistrationOptions],
+    ) -> Self: ...
+    @overload
+    def validate(
+        self,
+        kind: Kind,
+        path: str,
+        function: Callable[[AdmissionRequest[dict[str, Any]]], Awaitable[None] | None],
+        **options: Unpack[RegistrationOptions],
+    ) -> Self: ...
+    def validate(
+        self,
+        kind: KindLike,
+        path: str,
+        function: Callable[..., Any],
+        **options: Unpack[RegistrationOptions],
+    ) -> Self:
+        """Have a function review requests; it raises `Denied` to refuse one.
+
+        Raises:
+            ConfigurationError: The path or the name is taken, or an option can't be used.
+        """
+        raise NotImplementedError
+
+    @overload
+    def mutate(
+        self,
+        kind: type[R],
+        path: str,
+        function: Callable[[AdmissionRequest[R]], Awaitable[R | None] | R | None],
+        **options: Unpack[RegistrationOptions],
+    ) -> Self: ...
+    @overload
+    def mutate(
+        self,
+        kind: Kind,
+        path: str,
+        function: Callable[
+            [AdmissionRequest[dict[str, Any]]],
+            Awaitable[dict[str, Any] | None] | dict[str, Any] | None,
+        ],
+        **options: Unpack[RegistrationOptions],
+    ) -> Self: ...
+    def mutate(
+        self,
+        kind: KindLike,
+        path: str,
+        function: Callable[..., Any],
+        **options: Unpack[RegistrationOptions],
+    ) -> Self:
+        """Have a function change objects before they are stored.
+
+        Raises:
+            ConfigurationError: The path or the name is taken, or an option can't be used.
+        """
+        raise NotImplementedError
+
+    def convert(self, path: str, function: Callable[[dict[str, Any], str], Any]) -> Self:
+        """Have a function convert objects, given one and the version wanted.
+
+        Raises:
+            ConfigurationError: The path is taken, or can't be one.
+        """
+        raise NotImplementedError
+
+    def add(self, endpoint: Endpoint) -> Self:
+        """Have an endpoint of one's own answer its path.
+
+        Raises:
+            ConfigurationError: The path is taken, or can't be one.
+        """
+        raise NotImplementedError
+
+    def bind(self, client: Client) -> None:
+        """Give handlers a client, unless they have one."""
+        raise NotImplementedError
+
+    def wrap(self, app: web.Application) -> web.Application:
+        """Add the paths to an application, which answers all others itself."""
+        raise NotImplementedError
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer a call, for `aiohttp.web.Server`; a path that is not ours gets 404."""
+        raise NotImplementedError
+
+    def close_connections(self) -> None:
+        """Ask with every further answer for the connection to be closed; for a stopping replica."""
+        raise NotImplementedError
