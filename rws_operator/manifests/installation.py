@@ -1,7 +1,10 @@
 """Everything that installs an operator, in an order that applies in one go.
 
 An object stands after those it needs: the namespace first, then the kinds, then permissions,
-then what runs. `kubectl apply -f -` of the whole works on an empty cluster, and again later.
+then what runs. Webhook configurations stand last: from then on the API server refuses what the
+webhooks are asked about until a replica answers, and nothing of the installation may be refused.
+`kubectl apply -f -` of the whole works on an empty cluster, and again later while it runs: no
+document holds a caBundle, so the one that the running operator has put there stays.
 """
 
 from __future__ import annotations
@@ -9,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.manifests import workload
-from rws_operator.manifests.rbac import Rbac
-from rws_operator.resources.names import check_label
+from rws_operator.manifests.rbac import Rbac, bundle_rules
+from rws_operator.resources.names import check_label, check_subdomain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rws_operator.resources.policy_rule import PolicyRule
 
@@ -31,6 +34,9 @@ def installation(
     image: str,
     replicas: int = 2,
     drain_seconds: float = 30.0,
+    webhooks: Sequence[dict[str, Any]] = (),
+    webhook_port: int | None = None,
+    certificate: str | None = None,
 ) -> list[dict[str, Any]]:
     """All documents that install one operator.
 
@@ -43,13 +49,22 @@ def installation(
         lease_namespace: Namespace of the Lease, by default ``namespace``; created as that is.
         image: Container image.
         replicas: Number of pods.
-        drain_seconds: How long running reconciles may go on at a stop.
+        drain_seconds: How long running reconciles and webhook calls may go on at a stop.
+        webhooks: Its webhook configurations.
+        webhook_port: The pods' port of the webhooks; None if it has none and converts no kind.
+        certificate: Name of the Secret with the webhooks' certificate, which the operator looks
+            after, as it does after the caBundles in ``webhooks`` and ``crds``. None if it
+            doesn't.
 
     Raises:
         ConfigurationError: A name, the image or the number of replicas can't be used.
     """
     check_label(namespace, "namespace")
+    crds = list(crds)
     rbac = Rbac(name, namespace).rules(rules)
+    if certificate is not None:
+        rbac.certificate(check_subdomain(certificate, "certificate: Secret"))
+        rbac.rules(bundle_rules(webhooks, crds))
     namespaces = [namespace]
     if lease is not None:
         rbac.leader_election(lease, namespace=lease_namespace)
@@ -59,9 +74,15 @@ def installation(
         *(workload.namespace(each, name) for each in namespaces if each not in _EXISTING),
         *crds,
         *rbac.documents(),
-        workload.service(name, namespace),
+        workload.service(name, namespace, has_webhooks=webhook_port is not None),
         workload.deployment(
-            name, namespace, image=image, replicas=replicas, drain_seconds=drain_seconds
+            name,
+            namespace,
+            image=image,
+            replicas=replicas,
+            drain_seconds=drain_seconds,
+            webhook_port=webhook_port,
         ),
         workload.pod_disruption_budget(name, namespace),
+        *webhooks,
     ]

@@ -1,9 +1,10 @@
 """RBAC as documents: exactly the permissions an operator needs, and no other.
 
 Controllers declare `PolicyRule`s, the Operator collects them, and `Rbac` prints the objects that
-grant them to one ServiceAccount. What concerns a single object, the Lease, is granted in a
-namespaced Role by that object's name, never in the ClusterRole. The output depends on the rules
-alone and not on their order, so that a printed file only changes when a permission does.
+grant them to one ServiceAccount. What concerns a single object, such as the Lease and the
+certificate's Secret, is granted by that object's name: in a namespaced Role where it lives in a
+namespace, else in the ClusterRole. The output depends on the rules alone and not on their order,
+so that a printed file only changes when a permission does.
 """
 
 from __future__ import annotations
@@ -14,10 +15,15 @@ from rws_operator.manifests.names import labels
 from rws_operator.resources.policy_rule import PolicyRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 _API = "rbac.authorization.k8s.io"
+_BY_NAME = ("get", "list", "watch", "patch")
+_CONFIGURATIONS = {
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+}
 
 
 def merge_rules(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
@@ -59,6 +65,63 @@ def lease_rules(lease: str) -> list[PolicyRule]:
     ]
 
 
+def certificate_rules(secret: str) -> list[PolicyRule]:
+    """The namespaced rules of a certificate in a Secret: create any, the rest on this one only.
+
+    RBAC can't restrict ``create`` by name. A list and a watch are allowed by name where their
+    field selector asks for that name alone.
+    """
+    verbs = ("get", "list", "watch", "update", "patch")
+    return [
+        PolicyRule("", ("secrets",), ("create",)),
+        PolicyRule("", ("secrets",), verbs, (secret,)),
+    ]
+
+
+def bundle_rules(
+    configurations: Iterable[Mapping[str, Any]], crds: Iterable[Mapping[str, Any]] = ()
+) -> list[PolicyRule]:
+    """The rules to keep caBundles: each configuration, and each CRD that is converted, by name.
+
+    Args:
+        configurations: Webhook configurations as documents.
+        crds: CustomResourceDefinitions as documents; those without a conversion webhook need
+            no rule.
+    """
+    rules = [
+        PolicyRule(
+            "admissionregistration.k8s.io",
+            (_CONFIGURATIONS[each["kind"]],),
+            _BY_NAME,
+            (each["metadata"]["name"],),
+        )
+        for each in configurations
+    ]
+    named = tuple(each["metadata"]["name"] for each in crds if is_converted(each))
+    if named:
+        rules.append(
+            PolicyRule("apiextensions.k8s.io", ("customresourcedefinitions",), _BY_NAME, named)
+        )
+    return _joined_names(rules)
+
+
+def is_converted(crd: Mapping[str, Any]) -> bool:
+    """Whether a webhook converts the versions of a CustomResourceDefinition."""
+    strategy: Any = crd["spec"].get("conversion", {}).get("strategy")
+    return bool(strategy == "Webhook")
+
+
+def _joined_names(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
+    """One rule for each resource, on all the names that its rules name."""
+    names: dict[tuple[str, tuple[str, ...]], set[str]] = {}
+    for rule in rules:
+        names.setdefault((rule.group, rule.resources), set()).update(rule.resource_names)
+    return [
+        PolicyRule(group, resources, _BY_NAME, tuple(sorted(each)))
+        for (group, resources), each in names.items()
+    ]
+
+
 class Rbac:
     """The ServiceAccount of an operator and everything it may do.
 
@@ -74,7 +137,7 @@ class Rbac:
         self._name = name
         self._namespace = namespace
         self._rules: list[PolicyRule] = []
-        self._lease: tuple[str, str] | None = None
+        self._namespaced: dict[str, list[PolicyRule]] = {}
 
     def rules(self, rules: Iterable[PolicyRule]) -> Rbac:
         """Add rules to the ClusterRole."""
@@ -88,19 +151,24 @@ class Rbac:
             lease: Name of the Lease; by default the objects' name.
             namespace: Namespace of the Lease; by default the ServiceAccount's.
         """
-        self._lease = (lease or self._name, namespace or self._namespace)
+        rules = self._namespaced.setdefault(namespace or self._namespace, [])
+        rules.extend(lease_rules(lease or self._name))
+        return self
+
+    def certificate(self, secret: str) -> Rbac:
+        """Add the Secret of a certificate, in the ServiceAccount's namespace, to the Role."""
+        self._namespaced.setdefault(self._namespace, []).extend(certificate_rules(secret))
         return self
 
     def documents(self) -> list[dict[str, Any]]:
-        """ServiceAccount, ClusterRole and binding; with an election also Role and binding."""
+        """ServiceAccount, ClusterRole and binding; a Role and binding where one is needed."""
         documents = [
             self._document("v1", "ServiceAccount", self._namespace),
             self._role("ClusterRole", merge_rules(self._rules), None),
             self._binding("ClusterRole", None),
         ]
-        if self._lease is not None:
-            lease, namespace = self._lease
-            documents.append(self._role("Role", merge_rules(lease_rules(lease)), namespace))
+        for namespace, rules in self._namespaced.items():
+            documents.append(self._role("Role", merge_rules(rules), namespace))
             documents.append(self._binding("Role", namespace))
         return documents
 

@@ -12,15 +12,20 @@ from typing import Any
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.manifests.names import labels, selector
+from rws_operator.manifests.webhook_target import SERVICE_PORT
 
 HTTP_PORT = 8080
 """Default port of metrics and probes."""
+
+WEBHOOK_PORT = 9443
+"""Default port of the webhooks."""
 
 AFTER_DRAIN_SECONDS = 15
 """Time a pod has after the drain: for the Lease's release, the events' flush, and reserve."""
 
 _NON_ROOT = 65532
 _REPLICAS_END = 2**31
+_PORTS_END = 65535
 
 
 def namespace(name: str, app: str) -> dict[str, Any]:
@@ -33,7 +38,13 @@ def namespace(name: str, app: str) -> dict[str, Any]:
 
 
 def deployment(
-    name: str, namespace: str, *, image: str, replicas: int = 2, drain_seconds: float = 30.0
+    name: str,
+    namespace: str,
+    *,
+    image: str,
+    replicas: int = 2,
+    drain_seconds: float = 30.0,
+    webhook_port: int | None = None,
 ) -> dict[str, Any]:
     """The Deployment of an operator: replicas elect a leader, the others stand by, warm.
 
@@ -45,11 +56,12 @@ def deployment(
         namespace: Namespace of all of them.
         image: Container image.
         replicas: How many pods; 1 leaves a gap at each rollout and node drain.
-        drain_seconds: How long running reconciles may go on at a stop.
+        drain_seconds: How long running reconciles and webhook calls may go on at a stop.
+        webhook_port: The container's port of the webhooks, None without webhooks.
 
     Raises:
         ConfigurationError: The image is no image name, or the API has no such number of
-            replicas.
+            replicas or such a port.
     """
     if not image or any(character.isspace() for character in image):
         raise ConfigurationError(
@@ -58,6 +70,13 @@ def deployment(
     if not 0 <= replicas < _REPLICAS_END:
         raise ConfigurationError(
             f"{replicas} replicas", remedy=f"pass --replicas 0 or more, below {_REPLICAS_END}"
+        )
+    if webhook_port is not None and (
+        not 1 <= webhook_port <= _PORTS_END or webhook_port == HTTP_PORT
+    ):
+        raise ConfigurationError(
+            f"webhook port {webhook_port} of the pods",
+            remedy=f"use 1 to {_PORTS_END}, but not {HTTP_PORT}: metrics and probes are there",
         )
     return {
         "apiVersion": "apps/v1",
@@ -72,13 +91,13 @@ def deployment(
             },
             "template": {
                 "metadata": {"labels": labels(name)},
-                "spec": _pod(name, image, drain_seconds),
+                "spec": _pod(name, image, drain_seconds, webhook_port),
             },
         },
     }
 
 
-def _pod(name: str, image: str, drain_seconds: float) -> dict[str, Any]:
+def _pod(name: str, image: str, drain_seconds: float, webhook_port: int | None) -> dict[str, Any]:
     return {
         "serviceAccountName": name,
         "terminationGracePeriodSeconds": math.ceil(drain_seconds) + AFTER_DRAIN_SECONDS,
@@ -99,13 +118,16 @@ def _pod(name: str, image: str, drain_seconds: float) -> dict[str, Any]:
                 "matchLabelKeys": ["pod-template-hash"],
             }
         ],
-        "containers": [_container(image)],
+        "containers": [_container(image, webhook_port)],
         # The root file system is read-only; this is what Python's tempfile finds.
         "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
     }
 
 
-def _container(image: str) -> dict[str, Any]:
+def _container(image: str, webhook_port: int | None) -> dict[str, Any]:
+    ports = {"http": HTTP_PORT}
+    if webhook_port is not None:
+        ports["webhook"] = webhook_port
     return {
         "name": "operator",
         "image": image,
@@ -113,9 +135,14 @@ def _container(image: str) -> dict[str, Any]:
         "env": [
             _from_field("POD_NAME", "metadata.name"),
             _from_field("POD_NAMESPACE", "metadata.namespace"),
-            {"name": "RWS_CONFIG_HTTP_PORT", "value": str(HTTP_PORT)},
+            *(
+                {"name": f"RWS_CONFIG_{each.upper()}_PORT", "value": str(port)}
+                for each, port in ports.items()
+            ),
         ],
-        "ports": [{"name": "http", "containerPort": HTTP_PORT, "protocol": "TCP"}],
+        "ports": [
+            {"name": each, "containerPort": port, "protocol": "TCP"} for each, port in ports.items()
+        ],
         "livenessProbe": _probe("/livez", period=10, timeout=5),
         "readinessProbe": _probe("/readyz", period=5, timeout=3),
         "resources": {
@@ -144,15 +171,22 @@ def _probe(path: str, *, period: int, timeout: int) -> dict[str, Any]:
     }
 
 
-def service(name: str, namespace: str) -> dict[str, Any]:
-    """The Service in front of an operator's metrics."""
+def service(name: str, namespace: str, *, has_webhooks: bool = False) -> dict[str, Any]:
+    """The Service in front of an operator's metrics, and of its webhooks.
+
+    It leads to ready pods only: what is called by the API server is ready to be.
+    """
+    ports = {"http": HTTP_PORT} | ({"webhook": SERVICE_PORT} if has_webhooks else {})
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": name, "namespace": namespace, "labels": labels(name)},
         "spec": {
             "selector": selector(name),
-            "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": "http", "protocol": "TCP"}],
+            "ports": [
+                {"name": each, "port": port, "targetPort": each, "protocol": "TCP"}
+                for each, port in ports.items()
+            ],
         },
     }
 
