@@ -1,1 +1,21 @@
-"""Admission and conversion webhooks, and the certificate that the API server trusts them by."""
+"""Admission and conversion webhooks, and the certificate that the API server trusts them by.
+
+A call of the API server goes `http` → an endpoint (`admission`, `conversion`) → the author's
+function, run by `handlers`. `Webhooks` holds which function answers which path.
+"""
+
+from rws_operator.webhook.endpoint import Call, Endpoint, ReviewError
+from rws_operator.webhook.registration import Registration, WebhookOptions
+from rws_operator.webhook.request import AdmissionRequest, UserInfo
+from rws_operator.webhook.webhooks import Webhooks
+
+__all__ = [
+    "AdmissionRequest",
+    "Call",
+    "Endpoint",
+    "Registration",
+    "ReviewError",
+    "UserInfo",
+    "WebhookOptions",
+    "Webhooks",
+]

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
+from rws_operator.errors import ConfigurationError
 from rws_operator.resources import CustomResource
+from rws_operator.webhook.admission import Admission
+from rws_operator.webhook.conversion import RawConversion
+from rws_operator.webhook.handlers import Handlers
+from rws_operator.webhook.http import Route, not_found
 from rws_operator.webhook.registration import (
     CONVERSION_PATH,
     Registration,
     RegistrationOptions,
     WebhookOptions,
+    check_function,
+    check_path,
     default_path,
+    register,
 )
 
 if TYPE_CHECKING:
@@ -46,17 +54,22 @@ class Webhooks:
         client: What handlers get as `AdmissionRequest.client`; see `bind`.
     """
 
-    def __init__(self, *, client: Client | None = None) -> None: ...
+    def __init__(self, *, client: Client | None = None) -> None:
+        self._client = client
+        self._registrations: list[Registration] = []
+        self._routes: dict[str, Route] = {}
+        self._handlers = Handlers()
+        self._closing = False
 
     @property
     def registrations(self) -> tuple[Registration, ...]:
         """The admission webhooks, in the order they were registered in."""
-        raise NotImplementedError
+        return tuple(self._registrations)
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """All that answers, admission and conversion."""
-        raise NotImplementedError
+        return tuple(route.endpoint for route in self._routes.values())
 
     @overload
     def validate(
@@ -86,7 +99,7 @@ class Webhooks:
         Raises:
             ConfigurationError: The path or the name is taken, or an option can't be used.
         """
-        raise NotImplementedError
+        return self._register(register(False, kind, path, function, **options))
 
     @overload
     def mutate(
@@ -119,7 +132,7 @@ class Webhooks:
         Raises:
             ConfigurationError: The path or the name is taken, or an option can't be used.
         """
-        raise NotImplementedError
+        return self._register(register(True, kind, path, function, **options))
 
     def convert(self, path: str, function: Callable[[dict[str, Any], str], Any]) -> Self:
         """Have a function convert objects, given one and the version wanted.
@@ -127,7 +140,8 @@ class Webhooks:
         Raises:
             ConfigurationError: The path is taken, or can't be one.
         """
-        raise NotImplementedError
+        check_function(function, f"convert {path}", "obj", "desired_version")
+        return self.add(RawConversion(path, function))
 
     def add(self, endpoint: Endpoint) -> Self:
         """Have an endpoint of one's own answer its path.
@@ -135,20 +149,45 @@ class Webhooks:
         Raises:
             ConfigurationError: The path is taken, or can't be one.
         """
-        raise NotImplementedError
+        path = check_path(endpoint.path)
+        if path in self._routes:
+            raise ConfigurationError(
+                f"the path {path} has a webhook already", remedy="give one of them another path="
+            )
+        self._routes[path] = Route(endpoint)
+        return self
 
     def bind(self, client: Client) -> None:
         """Give handlers a client, unless they have one."""
-        raise NotImplementedError
+        if self._client is None:
+            self._client = client
 
     def wrap(self, app: web.Application) -> web.Application:
         """Add the paths to an application, which answers all others itself."""
-        raise NotImplementedError
+        for path in self._routes:
+            app.router.add_route("*", path, self.handle)
+        return app
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a call, for `aiohttp.web.Server`; a path that is not ours gets 404."""
-        raise NotImplementedError
+        route = self._routes.get(request.path)
+        if route is None:
+            return not_found(request)
+        response = await route.respond(request, self._handlers, self._client)
+        if self._closing:
+            response.force_close()
+        return response
 
     def close_connections(self) -> None:
         """Ask with every further answer for the connection to be closed; for a stopping replica."""
-        raise NotImplementedError
+        self._closing = True
+
+    def _register(self, registration: Registration) -> Self:
+        if any(each.name == registration.name for each in self._registrations):
+            raise ConfigurationError(
+                f"there is a webhook named {registration.name} already",
+                remedy="give one of them another name=",
+            )
+        self.add(Admission(registration))
+        self._registrations.append(registration)
+        return self

@@ -1,0 +1,161 @@
+"""Admission: one registered function, as an endpoint that answers AdmissionReviews.
+
+The object is decoded first, which runs the model's validators: what the class can't read is
+refused, and no handler ever sees it. A validating handler then raises or does not; a mutating one
+gives back an object, and what it changed becomes a patch of the object as it came.
+
+Invariant: an object that can't be read may always lose its finalizers and be deleted.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, Never
+
+import msgspec
+
+from rws_operator import metrics
+from rws_operator.client.decode import decode_json, decode_object
+from rws_operator.controller.handlers import name_of
+from rws_operator.errors import DecodeError, Denied, OperatorError
+from rws_operator.resources import to_wire
+from rws_operator.resources.model import wire_form
+from rws_operator.webhook.endpoint import ReviewError
+from rws_operator.webhook.invalid import denial, described, faults, listed
+from rws_operator.webhook.patch import Operation, merged, patch, same
+from rws_operator.webhook.request import AdmissionRequest
+from rws_operator.webhook.review import (
+    decode_review,
+    encode_allowed,
+    encode_denied,
+    is_null,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rws_operator.webhook.endpoint import Call
+    from rws_operator.webhook.registration import Registration
+    from rws_operator.webhook.review import ReviewedRequest
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Admission:
+    """Answers the reviews of one registration."""
+
+    def __init__(self, registration: Registration) -> None:
+        self.name = self.path = registration.path
+        self.timeout_seconds = float(registration.timeout_seconds)
+        self._resource = registration.resource
+        self._function = registration.function
+        self._review = self._mutate if registration.mutating else self._validate
+        self._allowed = metrics.webhook_reviews.labels(self.name, "allowed")
+        self._denied = metrics.webhook_reviews.labels(self.name, "denied")
+
+    async def answer(self, body: bytes, call: Call) -> bytes:
+        """See `Endpoint`."""
+        review = decode_review(body)
+        request: AdmissionRequest[Any] = AdmissionRequest(review, self._resource, call)
+        try:
+            operations: Sequence[Operation] = ()
+            if self._is_readable(review, request):
+                operations = await self._review(review, request, call)
+        except Denied as denied:
+            self._denied.inc()
+            return encode_denied(review, request.warnings, request.audit_annotations, denied)
+        self._allowed.inc()
+        return encode_allowed(review, request.warnings, request.audit_annotations, operations)
+
+    def _is_readable(self, review: ReviewedRequest, request: AdmissionRequest[Any]) -> bool:
+        """Whether the handler can be asked; False lets the request through without.
+
+        Raises:
+            Denied: The object is not what its class says.
+        """
+        if is_null(review.object):
+            return True
+        try:
+            _ = request.object
+        except DecodeError as error:
+            if isinstance(self._resource, type) and _is_bookkeeping(request):
+                why = listed(faults(error)) or error.what
+                request.warn(f"{described(review)} is not reviewed, for it is invalid: {why}")
+                return False
+            raise denial(review, error) from error
+        return True
+
+    async def _validate(
+        self, _: ReviewedRequest, request: AdmissionRequest[Any], call: Call
+    ) -> Sequence[Operation]:
+        answer = await call.handlers.run(self._function, request, deadline=call.deadline)
+        if answer is not None:
+            self._refuse_answer(answer, "raise Denied to refuse, and return None to allow")
+        return ()
+
+    async def _mutate(
+        self, review: ReviewedRequest, request: AdmissionRequest[Any], call: Call
+    ) -> Sequence[Operation]:
+        has_object = not is_null(review.object)
+        before = self._dump(request.object) if has_object else None
+        answer = await call.handlers.run(self._function, request, deadline=call.deadline)
+        if not has_object:
+            if answer is not None:
+                self._refuse_answer(
+                    answer, f"return None on {request.operation}: nothing is stored"
+                )
+            return ()
+        after = request.object if answer is None else answer
+        dump = self._dump(after)
+        if _encode(before) == _encode(dump):
+            return ()
+        raw = decode_json(review.object, decode_object)
+        new = merged(raw, before, dump, after) if isinstance(self._resource, type) else dump
+        self._check_identity(raw, new)
+        return patch(raw, new)
+
+    def _dump(self, obj: Any) -> Any:
+        """The object as JSON data that nobody else has."""
+        if isinstance(self._resource, type):
+            if not isinstance(obj, self._resource):
+                self._refuse_answer(obj, f"return {self._resource.__name__} or None")
+            return self._dumped(wire_form, obj)
+        return self._dumped(lambda obj: decode_object(_encode(to_wire(obj))), obj)
+
+    def _dumped(self, dump: Any, obj: Any) -> Any:
+        try:
+            return dump(obj)
+        except (OperatorError, TypeError, ValueError, RecursionError) as error:
+            raise self._fault(f"returned what is no JSON: {error}", "return plain data") from error
+
+    def _check_identity(self, raw: dict[str, Any], new: dict[str, Any]) -> None:
+        """Refuse what makes it another object.
+
+        Raises:
+            ReviewError: Names what was changed.
+        """
+        metadata, now = raw.get("metadata") or {}, new.get("metadata") or {}
+        changed = [f"metadata.{key}" for key in _IDENTITY if metadata.get(key) != now.get(key)]
+        changed += [key for key in ("apiVersion", "kind") if raw.get(key) != new.get(key)]
+        if changed:
+            raise self._fault(f"changed {', '.join(changed)}", "give back the same object")
+
+    def _refuse_answer(self, answer: Any, remedy: str) -> Never:
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise self._fault(f"returned {type(answer).__name__}", remedy)
+
+    def _fault(self, what: str, remedy: str) -> ReviewError:
+        return ReviewError(500, f"the handler {name_of(self._function)} {what}", remedy=remedy)
+
+
+_IDENTITY = ("name", "namespace", "uid")
+
+
+def _is_bookkeeping(request: AdmissionRequest[Any]) -> bool:
+    """Whether an update changes nothing that a class decides on, e.g. only finalizers."""
+    old, new = request.raw_old_object, request.raw_object
+    if request.operation != "UPDATE" or old is None or new is None:
+        return False
+    decided = (old.keys() | new.keys()) - {"metadata", "status"}
+    return all(key in old and key in new and same(old[key], new[key]) for key in decided)

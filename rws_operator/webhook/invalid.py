@@ -1,0 +1,65 @@
+"""What pydantic refuses, told as the API server tells of a schema's violations.
+
+Every field by its path on the wire and why, never its value: it may be a secret.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pydantic
+
+from rws_operator.errors import Denied
+from rws_operator.webhook.endpoint import ReviewError
+
+if TYPE_CHECKING:
+    from rws_operator.errors import DecodeError
+    from rws_operator.webhook.review import ReviewedRequest
+
+_MOST = 20
+
+
+def denial(request: ReviewedRequest, error: DecodeError) -> Denied:
+    """The refusal of an object that its class can't read.
+
+    Raises:
+        ReviewError: It is no fault of the object's, but of another kind than the class.
+    """
+    causes = faults(error)
+    if not causes:
+        raise ReviewError(
+            400, error.what, remedy="let the webhook's rules be of the kind"
+        ) from error
+    return Denied(f"{described(request)} is invalid: {listed(causes)}", code=422, causes=causes)
+
+
+def described(request: ReviewedRequest) -> str:
+    """The reviewed object in words."""
+    return f'{request.kind.kind} "{request.name}"'
+
+
+def listed(causes: list[tuple[str, str]]) -> str:
+    """The faults on one line."""
+    return "; ".join(f"{field}: {why}" for field, why in causes)
+
+
+def faults(error: DecodeError) -> list[tuple[str, str]]:
+    """The path of each field and what is wrong there, none if it was no field's."""
+    refusal = error.__cause__
+    if not isinstance(refusal, pydantic.ValidationError):
+        return []
+    found = [
+        (_path(each["loc"]), _why(each["msg"]))
+        for each in refusal.errors(include_url=False, include_input=False, include_context=False)
+    ]
+    more = len(found) - _MOST
+    return found if more <= 0 else [*found[:_MOST], ("...", f"{more} more")]
+
+
+def _path(parts: tuple[int | str, ...]) -> str:
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return path.removeprefix(".") or "object"
+
+
+def _why(message: str) -> str:
+    return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
