@@ -1,22 +1,54 @@
-"""The certificate that webhooks are served with: made, shared by a Secret, installed, trusted."""
+"""The certificate that webhooks are served with: made, shared by a Secret, installed, trusted.
+
+The simple form: all replicas serve one certificate that lives in a Secret. Whoever wants it
+renewed and reloaded too has an Operator, or runs a `Keeper`, which takes such a Secret over.
+
+Invariant: the key is in no error, log line or repr.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import os
+import tempfile
+import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+
+from rws_operator.errors import AlreadyExists, ConfigurationError, NotFound
+from rws_operator.resources import kinds
+from rws_operator.resources.names import check_label
+from rws_operator.webhook.ca_bundle import BundleObject, all_entries, patch_of
+from rws_operator.webhook.inspection import authorities, inspect
+from rws_operator.webhook.issue import issue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from rws_operator.client import Client
 
 YEAR_SECONDS = 365 * 24 * 3600.0
+SECRET_TYPE = "kubernetes.io/tls"  # noqa: S105 (a type, not a password)
+STAGE_ANNOTATION = "rws-operator/certificate-stage"
+
+_FILES = (
+    ("tls.crt", "cert_pem", 0o644),
+    ("tls.key", "key_pem", 0o600),
+    ("ca.crt", "ca_pem", 0o644),
+)
 
 
 @dataclass(frozen=True)
 class WebhookCertificate:
-    """A serving certificate, its key and the authority that signed it, all PEM."""
+    """A serving certificate, its key, and what it is to be trusted by.
+
+    Args:
+        ca_pem: The authority that signed it, or several, PEM.
+        cert_pem: The certificate, with those between it and the authority, PEM.
+        key_pem: Its key, PEM, not encrypted.
+    """
 
     ca_pem: str
     cert_pem: str
@@ -26,33 +58,110 @@ class WebhookCertificate:
     def generate(
         cls, service: str, namespace: str, *, lifetime_seconds: float = YEAR_SECONDS
     ) -> Self:
-        """Make one for a Service."""
-        raise NotImplementedError
+        """Make one for the names of a Service, under a new authority.
+
+        Args:
+            service: The Service's name.
+            namespace: Its namespace.
+            lifetime_seconds: How long it is valid.
+
+        Raises:
+            ConfigurationError: A name can't be used.
+        """
+        names = service_names(service, namespace)
+        return cls.generate_for(names[2], names, lifetime_seconds=lifetime_seconds)
 
     @classmethod
     def generate_for(
         cls, common_name: str, names: Iterable[str], *, lifetime_seconds: float = YEAR_SECONDS
     ) -> Self:
-        """Make one for DNS names and IP addresses."""
-        raise NotImplementedError
+        """Make one for DNS names and IP addresses, e.g. for webhooks that are called by URL.
+
+        Args:
+            common_name: The certificate's subject, for people.
+            names: What the API server calls us by.
+            lifetime_seconds: How long it is valid.
+
+        Raises:
+            ConfigurationError: A name can't be used.
+        """
+        return cls(*issue(common_name, names, lifetime_seconds=lifetime_seconds, now=time.time()))
 
     @classmethod
     async def shared(cls, client: Client, namespace: str, secret: str, service: str) -> Self:
-        """Read the Secret, or make it."""
-        raise NotImplementedError
+        """Read the replicas' certificate from its Secret, or make both.
+
+        Of replicas that make one at the same time, one's is created and the others read it.
+
+        Args:
+            client: May get and create Secrets of the namespace.
+            namespace: Of Secret and Service.
+            secret: The Secret's name.
+            service: The Service's name.
+
+        Raises:
+            ConfigurationError: The Secret exists and holds no usable certificate.
+        """
+        try:
+            return cls.from_secret(await client.get(kinds.Secret, secret, namespace))
+        except NotFound:
+            made = cls.generate(service, namespace)
+        try:
+            await client.create(made.to_secret(secret, namespace))
+        except AlreadyExists:
+            return cls.from_secret(await client.get(kinds.Secret, secret, namespace))
+        return made
 
     def install(self, folder: str | Path) -> None:
-        """Write tls.crt, tls.key, ca.crt and point the environment's settings at them."""
-        raise NotImplementedError
+        """Write tls.crt, tls.key and ca.crt, and point this process's settings at them.
+
+        Sets RWS_CONFIG_TLS_CERT_FILE and RWS_CONFIG_TLS_KEY_FILE, so call it before the
+        operator is run. The key's file is readable by its owner alone.
+
+        Args:
+            folder: Made if it does not exist.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, attribute, mode in _FILES:
+            _write_whole(folder / name, getattr(self, attribute), mode)
+        os.environ["RWS_CONFIG_TLS_CERT_FILE"] = str(folder / "tls.crt")
+        os.environ["RWS_CONFIG_TLS_KEY_FILE"] = str(folder / "tls.key")
 
     def to_secret(self, name: str, namespace: str) -> dict[str, Any]:
-        """The Secret that holds it."""
-        raise NotImplementedError
+        """The kubernetes.io/tls Secret that holds it, as a `Keeper` knows it too."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": SECRET_TYPE,
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "annotations": {STAGE_ANNOTATION: "serving"},
+            },
+            "data": {
+                key: base64.b64encode(getattr(self, attribute).encode()).decode()
+                for key, attribute, _ in _FILES
+            },
+        }
 
     @classmethod
     def from_secret(cls, secret: Mapping[str, Any]) -> Self:
-        """Read it from a Secret."""
-        raise NotImplementedError
+        """Read it from a Secret, made by us or by cert-manager.
+
+        Raises:
+            ConfigurationError: Something is missing, is no PEM, or does not fit the rest.
+        """
+        metadata = secret.get("metadata") or {}
+        try:
+            texts = {attribute: secret_text(secret, key) for key, attribute, _ in _FILES}
+            inspect(**texts)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"Secret {metadata.get('namespace')}/{metadata.get('name')}: {error.what}",
+                remedy=error.remedy,
+            ) from None
+        return cls(**texts)
 
     async def patch_ca_bundle(
         self,
@@ -61,10 +170,67 @@ class WebhookCertificate:
         mutating: str | None = None,
         crd: str | None = None,
     ) -> None:
-        """Make the API server trust it."""
-        raise NotImplementedError
+        """Make the API server trust it in all entries of the named objects.
+
+        What trusts exactly this already is not written.
+
+        Args:
+            client: May get and patch them.
+            validating: Name of a ValidatingWebhookConfiguration.
+            mutating: Name of a MutatingWebhookConfiguration.
+            crd: Name of a CustomResourceDefinition with a conversion webhook.
+
+        Raises:
+            NotFound: There is no such object.
+            Invalid: It was changed at the same moment.
+        """
+        wanted = authorities(self.ca_pem)
+        for kind, name in (
+            (kinds.ValidatingWebhookConfiguration, validating),
+            (kinds.MutatingWebhookConfiguration, mutating),
+            (kinds.CustomResourceDefinition, crd),
+        ):
+            if name is not None:
+                entries = all_entries(BundleObject(kind, name), await client.get(kind, name))
+                if patch := patch_of(entries, lambda _: wanted):
+                    await client.patch(kind, name, patch=patch, type="json")
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """The DNS names of a Service, the one that the API server dials among them."""
-    raise NotImplementedError
+    """The DNS names of a Service; the third is the one that the API server calls.
+
+    Raises:
+        ConfigurationError: A name is no name of a Service or namespace.
+    """
+    check_label(service, "webhook certificate: service")
+    check_label(namespace, "webhook certificate: namespace")
+    inside = f"{service}.{namespace}"
+    return service, inside, f"{inside}.svc", f"{inside}.svc.cluster.local"
+
+
+def secret_text(secret: Mapping[str, Any], key: str) -> str:
+    """The text under a key of a Secret's data.
+
+    Raises:
+        ConfigurationError: It is missing, empty or no text.
+    """
+    encoded = (secret.get("data") or {}).get(key)
+    if not encoded:
+        raise ConfigurationError(f"{key} is missing", remedy=f"give {key} in PEM form")
+    try:
+        return base64.b64decode(encoded, validate=True).decode()
+    except (TypeError, binascii.Error, UnicodeDecodeError):
+        raise ConfigurationError(f"{key} is no text", remedy=f"give {key} in PEM form") from None
+
+
+def _write_whole(path: Path, text: str, mode: int) -> None:
+    """Replace a file at once: whoever reads it sees the old text or the new one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # 0600
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), mode)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

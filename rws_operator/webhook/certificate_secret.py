@@ -1,13 +1,139 @@
-"""The Secret that the replicas share their certificate by."""
+"""The Secret that the replicas share their certificate by.
+
+A kubernetes.io/tls Secret with the keys that cert-manager uses too (tls.crt, tls.key, ca.crt), in
+the stage TRUSTING also next.crt and next.key. An annotation names the stage, and says that the
+Secret is ours: without it, or with cert-manager's own, it is another's and only read.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import base64
+from typing import TYPE_CHECKING, Any
+
+from rws_operator.errors import ConfigurationError
+from rws_operator.resources.policy_rule import PolicyRule
+from rws_operator.webhook.certificate import (
+    SECRET_TYPE,
+    STAGE_ANNOTATION,
+    WebhookCertificate,
+    secret_text,
+)
+from rws_operator.webhook.inspection import authorities, covers, inspect
+from rws_operator.webhook.rotation import Content, Pair, SecretSeen, Stage
 
 if TYPE_CHECKING:
-    from rws_operator.resources.policy_rule import PolicyRule
+    from collections.abc import Iterable, Mapping
+
+_CERT_MANAGER = "cert-manager.io/"
 
 
 def certificate_rules(secret: str) -> list[PolicyRule]:
-    """The rules that a Keeper needs in a Role of the Secret's namespace."""
-    raise NotImplementedError
+    """The rules that a Keeper needs in a Role of the Secret's namespace.
+
+    Args:
+        secret: The Secret's name. Only a creation can't be limited to it.
+    """
+    verbs = ("get", "list", "patch", "watch")
+    return [
+        PolicyRule("", ("secrets",), ("create",)),
+        PolicyRule("", ("secrets",), verbs, resource_names=(secret,)),
+    ]
+
+
+def read_secret(secret: Mapping[str, Any] | None, dialled: Iterable[str]) -> SecretSeen:
+    """Read a Secret as the API server sent it; never raises, and never shows a key.
+
+    Args:
+        secret: None: there is none.
+        dialled: What the API server calls us by, and a certificate of another's must cover.
+    """
+    if secret is None:
+        return SecretSeen(None)
+    metadata = secret["metadata"]
+    version = metadata["resourceVersion"]
+    annotations = metadata.get("annotations") or {}
+    stage = annotations.get(STAGE_ANNOTATION)
+    is_ours = stage is not None and not any(key.startswith(_CERT_MANAGER) for key in annotations)
+    try:
+        content = _content(secret, stage if is_ours else Stage.SERVING)
+        if not is_ours:
+            _check_covers(content.pair, dialled)
+    except ConfigurationError as error:
+        return SecretSeen(version, is_ours, fault=str(error))
+    return SecretSeen(version, is_ours, content)
+
+
+def new_pair(certificate: WebhookCertificate) -> Pair:
+    """Check a certificate and read what the rotation needs to know of it.
+
+    Raises:
+        ConfigurationError: It can't be served.
+    """
+    found = inspect(certificate.cert_pem, certificate.key_pem, certificate.ca_pem)
+    certificate = WebhookCertificate(found.authority, certificate.cert_pem, certificate.key_pem)
+    return Pair(certificate, found.not_after, found.names)
+
+
+def secret_to_create(content: Content, namespace: str, name: str) -> dict[str, Any]:
+    """The Secret that holds `content`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": SECRET_TYPE,
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "annotations": {STAGE_ANNOTATION: str(content.stage)},
+        },
+        "data": {key: value for key, value in _data(content).items() if value is not None},
+    }
+
+
+def secret_patch(content: Content, version: str) -> dict[str, Any]:
+    """The merge patch that makes a Secret hold `content`, and changes nothing else of it."""
+    return {
+        "metadata": {
+            "resourceVersion": version,
+            "annotations": {STAGE_ANNOTATION: str(content.stage)},
+        },
+        "data": _data(content),
+    }
+
+
+def _content(secret: Mapping[str, Any], stage: str | None) -> Content:
+    if stage not in set(Stage):
+        raise ConfigurationError(f"annotation {STAGE_ANNOTATION} is {stage!r}")
+    ca_pem = secret_text(secret, "ca.crt")
+    pair = _pair(secret, ca_pem, "tls")
+    following = _pair(secret, ca_pem, "next") if stage == Stage.TRUSTING else None
+    return Content(Stage(stage), pair, authorities(ca_pem), following)
+
+
+def _pair(secret: Mapping[str, Any], ca_pem: str, prefix: str) -> Pair:
+    cert_pem = secret_text(secret, f"{prefix}.crt")
+    return new_pair(WebhookCertificate(ca_pem, cert_pem, secret_text(secret, f"{prefix}.key")))
+
+
+def _check_covers(pair: Pair, dialled: Iterable[str]) -> None:
+    for name in dialled:
+        if not covers(pair.names, name):
+            raise ConfigurationError(
+                f"the certificate is not for {name}, which the API server calls",
+                remedy="add it to the certificate's DNS names",
+            )
+
+
+def _data(content: Content) -> dict[str, str | None]:
+    current = content.pair.certificate
+    following = content.following.certificate if content.following is not None else None
+    return {
+        "tls.crt": _encoded(current.cert_pem),
+        "tls.key": _encoded(current.key_pem),
+        "ca.crt": _encoded("".join(content.authorities)),
+        "next.crt": _encoded(following.cert_pem) if following is not None else None,
+        "next.key": _encoded(following.key_pem) if following is not None else None,
+    }
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

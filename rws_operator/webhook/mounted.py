@@ -1,16 +1,30 @@
-"""A certificate in mounted files, as cert-manager and the kubelet keep them."""
+"""A certificate in mounted files, as cert-manager and the kubelet keep them.
+
+Their content is looked at, not their times: a kubelet swaps a symbolic link, other programs write
+into the file. Invariant: what is served stays until both files hold a pair that belongs together.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rws_operator.errors import ConfigurationError, OperatorError
+from rws_operator.webhook.certificate import WebhookCertificate
+from rws_operator.webhook.inspection import inspect
+
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
-    from pathlib import Path
 
     from rws_operator.webhook.serving_tls import ServingTls
+
+log = logging.getLogger("rws_operator.webhook")
+
+_POLL_SECONDS = 5.0  # a kubelet takes about a minute to change them
+_FIRST_POLL_SECONDS = 0.5  # while there is no certificate yet
 
 
 class MountedCertificate:
@@ -18,7 +32,7 @@ class MountedCertificate:
 
     Args:
         cert_file: The certificate, with its chain, PEM.
-        key_file: Its key, PEM.
+        key_file: Its key, PEM, not encrypted.
         serving: What is served; changed by `obtain` and `run`.
         wall_clock: Seconds since the epoch.
     """
@@ -31,16 +45,75 @@ class MountedCertificate:
         serving: ServingTls,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        raise NotImplementedError
+        self._cert_file = Path(cert_file)
+        self._key_file = Path(key_file)
+        self._serving = serving
+        self._wall_clock = wall_clock
+        self._problem: str | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """Why the files can't be used now, in one line; what was served before still is."""
+        return self._problem
 
     async def obtain(self) -> None:
         """Return once the files' certificate is served; `check` says why not yet."""
-        raise NotImplementedError
+        while True:
+            await self._look()
+            if self._serving.certificate is not None:
+                return
+            await asyncio.sleep(_FIRST_POLL_SECONDS)
 
     async def run(self, listening: asyncio.Event) -> None:
-        """Follow the files until cancelled."""
-        raise NotImplementedError
+        """Follow the files until cancelled.
+
+        Args:
+            listening: Not needed: nobody is told to trust us.
+        """
+        while True:
+            await asyncio.sleep(_POLL_SECONDS)
+            await self._look()
 
     def check(self) -> str | None:
         """Why webhooks can't be served now; None while a valid certificate is served."""
-        raise NotImplementedError
+        why = f": {self._problem}" if self._problem else ""
+        if self._serving.certificate is None:
+            return f"no certificate is served yet{why}"
+        if self._wall_clock() >= self._serving.expires_at:
+            return f"the certificate has expired{why}"
+        return None
+
+    async def _look(self) -> None:
+        """Serve what the files hold, if it can be and is not served yet."""
+        try:
+            found = await asyncio.to_thread(self._read)
+            served = self._serving.certificate
+            if found != served:
+                self._check_time(found)
+                self._serving.use(found)
+                log.info("serving another certificate", extra={"file": str(self._cert_file)})
+            problem = None
+        except OperatorError as error:
+            problem = f"{self._cert_file}, {self._key_file}: {error}"
+        if problem is not None and problem != self._problem:
+            log.warning("the certificate's files can't be used now", extra={"error": problem})
+        self._problem = problem
+
+    def _check_time(self, found: WebhookCertificate) -> None:
+        if inspect(found.cert_pem, found.key_pem, None).not_after <= self._wall_clock():
+            raise ConfigurationError(
+                "the certificate has expired", remedy="have it renewed by whoever issued it"
+            )
+
+    def _read(self) -> WebhookCertificate:
+        try:
+            return WebhookCertificate(
+                ca_pem="",
+                cert_pem=self._cert_file.read_text("ascii"),
+                key_pem=self._key_file.read_text("ascii"),
+            )
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"can't be read ({getattr(error, 'strerror', None) or 'no PEM'})",
+                remedy="check the mount, and that this user may read it",
+            ) from None
