@@ -1,0 +1,193 @@
+"""The endpoints of conversion: the API server sends objects, and gets them in another version.
+
+`TypedConversion` runs the author's functions between classes, `RawConversion` one function on
+dicts. A review holds one object, or all of a list. Plain functions run for all of its objects in
+one thread; async ones run on the loop, object by object.
+
+Invariants: an answer holds every object, in order, or is a Failed result that names the first one
+that could not be converted. The author's code never stops the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from typing import TYPE_CHECKING, Any
+
+from rws_operator import metrics
+from rws_operator.controller.handlers import is_async, name_of
+from rws_operator.errors import OperatorError
+from rws_operator.webhook.conversion_object import by_classes, by_dicts, run, run_async
+from rws_operator.webhook.conversion_review import ConversionReview, RawObject
+from rws_operator.webhook.converters import ConversionFailed
+from rws_operator.webhook.endpoint import ReviewError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rws_operator.webhook.conversion_object import Calls, FunctionCall
+    from rws_operator.webhook.converters import Converters, Route
+    from rws_operator.webhook.endpoint import Call
+
+TIMEOUT_SECONDS = 30.0
+"""How long the API server waits for a conversion; no CRD can say otherwise."""
+
+
+class TypedConversion:
+    """The endpoint of all typed converters.
+
+    Args:
+        path: Where it answers, e.g. ``/convert``.
+        converters: The functions; more may be added later.
+    """
+
+    timeout_seconds = TIMEOUT_SECONDS
+
+    def __init__(self, path: str, converters: Converters) -> None:
+        self.path = self.name = path
+        self._converters = converters
+
+    async def answer(self, body: bytes, call: Call) -> bytes:
+        """Answer a conversion review.
+
+        Raises:
+            ReviewError: The body is no review, or a function was not done in time.
+        """
+        review = ConversionReview(body)
+        routes: dict[tuple[str, str], Route] = {}
+        for each in review.objects:
+            key = (each.api_version, each.kind)
+            if key not in routes:
+                try:
+                    routes[key] = self._converters.route(*key, review.desired)
+                except ConversionFailed as error:
+                    return review.failed(each, error)
+        batch = _Batch(
+            review,
+            call,
+            lambda each: by_classes(routes[each.api_version, each.kind], each.raw),
+            " and ".join(dict.fromkeys(route.names for route in routes.values())),
+        )
+        return await batch.run(is_async=any(route.is_async for route in routes.values()))
+
+
+class RawConversion:
+    """The endpoint of one function that converts dicts.
+
+    Args:
+        path: Where it answers, e.g. ``/convert-backups``.
+        function: Called with an object of its own and the apiVersion wanted; returns the object in
+            that version. Its apiVersion is set for it. Async or plain.
+    """
+
+    timeout_seconds = TIMEOUT_SECONDS
+
+    def __init__(self, path: str, function: Callable[[dict[str, Any], str], Any]) -> None:
+        self.path = self.name = path
+        self._function = function
+
+    async def answer(self, body: bytes, call: Call) -> bytes:
+        """Answer a conversion review.
+
+        Raises:
+            ReviewError: The body is no review, or the function was not done in time.
+        """
+        review = ConversionReview(body)
+        batch = _Batch(
+            review,
+            call,
+            lambda each: by_dicts(self._function, each.raw, review.desired),
+            name_of(self._function),
+        )
+        return await batch.run(is_async=is_async(self._function))
+
+
+class _Batch:
+    """The objects of one review, converted in order.
+
+    Args:
+        review: The review.
+        call: The call that brought it.
+        conversion: Starts the conversion of an object.
+        names: The author's functions, for messages.
+    """
+
+    def __init__(
+        self,
+        review: ConversionReview,
+        call: Call,
+        conversion: Callable[[RawObject], Calls],
+        names: str,
+    ) -> None:
+        self._review = review
+        self._call = call
+        self._conversion = conversion
+        self._names = names
+        self._at: RawObject | None = None
+
+    async def run(self, *, is_async: bool) -> bytes:
+        """Convert what is not in the version wanted, and answer the review.
+
+        Raises:
+            ReviewError: A function was not done in time; names the object that it had.
+        """
+        if all(map(self._is_done, self._review.objects)):
+            return self._review.converted([each.raw for each in self._review.objects])
+
+        try:
+            answer: bytes = await self._handle(self._on_loop if is_async else self._in_thread)
+        except ReviewError as error:
+            what = f"{self._at}: {error.what}"
+            raise ReviewError(error.status, what, remedy=error.remedy) from error
+        return answer
+
+    def _is_done(self, each: RawObject) -> bool:
+        return each.api_version == self._review.desired
+
+    def _in_thread(self) -> bytes:
+        """Convert all, where no function is async."""
+        converted: list[Any] = []
+        for each in self._review.objects:
+            self._at = each
+            try:
+                converted.append(each.raw if self._is_done(each) else run(self._conversion(each)))
+            except OperatorError as error:
+                return self._review.failed(each, error)
+        return self._review.converted(converted)
+
+    async def _on_loop(self) -> bytes:
+        """Convert all, where a function is async."""
+        converted: list[Any] = []
+        for each in self._review.objects:
+            self._at = each
+            await asyncio.sleep(0)  # a list may hold thousands
+            try:
+                converted.append(
+                    each.raw
+                    if self._is_done(each)
+                    else await run_async(self._conversion(each), self._run_plain)
+                )
+            except ReviewError:
+                raise
+            except OperatorError as error:
+                return self._review.failed(each, error)
+        return self._review.converted(converted)
+
+    async def _run_plain(self, call: FunctionCall) -> Any:
+        def attempt() -> tuple[Any, Exception | None]:
+            try:
+                return call.function(*call.arguments), None
+            except Exception as error:
+                return None, error
+
+        made, error = await self._handle(attempt)
+        if error is not None:
+            raise error
+        return made
+
+    async def _handle(self, function: Callable[[], Any]) -> Any:
+        named = functools.partial(function)
+        named.__dict__["__qualname__"] = self._names  # for messages
+        return await self._call.handlers.run(
+            named, deadline=self._call.deadline, panics=metrics.conversion_panics
+        )

@@ -1,0 +1,242 @@
+"""What of an object survives a conversion that the author's functions don't speak of.
+
+Models don't know all of an object: fields of a newer schema, managedFields, how a number was
+written, whether a default was there. So the object that leaves is put together from two: the raw
+source, and what the functions made of its typed form.
+
+Rules:
+    1. Where the typed forms before and after are the same at a path, the raw value stays.
+    2. What the source's model doesn't know is carried to the same path, where nothing is there
+       and the target's model can hold it; into lists only if they are of the same length.
+    3. A default that the source did not have is not written, nor is null, nor a status.
+    4. Metadata is the source's. Its labels and annotations may be changed, nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rws_operator.resources.custom_resource import definition_of, schema_of
+from rws_operator.resources.model import Model, WireField, wire_form
+from rws_operator.resources.schema_fault import schema_fault
+from rws_operator.webhook.converters import ConversionFailed
+
+if TYPE_CHECKING:
+    from rws_operator.resources import CustomResource
+
+_SCALARS = (str, int, float, bool, type(None))
+_TYPE = ("apiVersion", "kind", "metadata")
+_FREE = ("labels", "annotations")
+
+_MISSING: Any = object()
+
+
+class _Items(list[Any]):
+    """For each item of a list of models, what is not known of it."""
+
+
+class Carrier:
+    """Holds a source object while the author's functions have its typed form.
+
+    To be made before they get it, since they may change it in place.
+
+    Args:
+        raw: The object as it came.
+        source: Its typed form.
+    """
+
+    def __init__(self, raw: dict[str, Any], source: CustomResource) -> None:
+        self._raw = raw
+        self._before = wire_form(source, "kept")
+        self._unknown = _unknown(source, raw)
+
+    def target(self, made: CustomResource, names: str) -> dict[str, Any]:
+        """The object that leaves.
+
+        Args:
+            made: What the functions made.
+            names: The functions' names, for messages.
+
+        Raises:
+            ConversionFailed: They changed metadata that is not theirs.
+        """
+        after = wire_form(made)
+        kind = definition_of(type(made)).kind
+        metadata = merged_metadata(
+            self._raw["metadata"], self._before["metadata"], after.get("metadata", {}), names
+        )
+        if self._raw.get("status") is None and _has_default(made, "status"):
+            after.pop("status", None)
+        for key in _TYPE:
+            after.pop(key, None)
+        content = _merged_object(self._raw, self._before, after, made)
+        _carry(self._unknown, content, schema_of(type(made)))
+        return {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": metadata,
+            **content,
+        }
+
+
+def merged_metadata(
+    raw: dict[str, Any], before: Mapping[str, Any], after: Any, names: str
+) -> dict[str, Any]:
+    """The source's metadata, with labels and annotations as they were made.
+
+    Args:
+        raw: The source's metadata.
+        before: The same, in the form that `after` has.
+        after: The metadata that the functions made.
+        names: The functions' names, for messages.
+
+    Raises:
+        ConversionFailed: Another field of it differs.
+    """
+    if not isinstance(after, Mapping):
+        raise ConversionFailed(
+            f"{names} returned an object without metadata", remedy="pass the source's metadata on"
+        )
+    for key in dict.fromkeys(("name", "namespace", "uid", *before, *after)):
+        # An empty list and an absent one are the same here.
+        old, new = before.get(key) or None, after.get(key) or None
+        if old != new and key not in _FREE:
+            raise ConversionFailed(
+                f"{names} changed metadata.{key} from {_shown(old)} to {_shown(new)}",
+                remedy="pass the source's metadata on, and change labels and annotations alone",
+            )
+    metadata = dict(raw)
+    for key in _FREE:
+        if (value := after.get(key) or {}) != (before.get(key) or {}):
+            metadata[key] = value
+    return {key: value for key, value in metadata.items() if key not in _FREE or value != {}}
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _unknown(model: Model, raw: dict[str, Any]) -> dict[str, Any]:
+    """The part of a raw object that its model has no fields for, with the path to it."""
+    found = {key: raw[key] for key in model.model_extra or () if key in raw and key not in _TYPE}
+    values = vars(model)
+    for field in model.schema_fields:
+        value = values[field.name]
+        if isinstance(value, _SCALARS) or field.alias not in raw or field.alias == "metadata":
+            continue
+        if inner := _unknown_in(value, raw[field.alias]):
+            found[field.alias] = inner
+    return found
+
+
+def _unknown_in(value: Any, raw: Any) -> Any:
+    if isinstance(value, Model):
+        return _unknown(value, raw) if isinstance(raw, dict) else None
+    if isinstance(value, Mapping) and isinstance(raw, dict):
+        inner = {key: _unknown_in(each, raw.get(key)) for key, each in value.items()}
+        return {key: each for key, each in inner.items() if each}
+    if isinstance(value, list | tuple) and isinstance(raw, list) and len(value) == len(raw):
+        items = _Items(_unknown_in(*pair) for pair in zip(value, raw, strict=True))
+        return items if any(items) else None
+    return None
+
+
+def _merged_object(
+    raw: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any], made: Any
+) -> dict[str, Any]:
+    """`after`, with the raw values where nothing changed; `made` is its typed form."""
+    merged = {}
+    for key, value in after.items():
+        field, typed = _member(made, key)
+        old = before.get(key, _MISSING)
+        if key in raw:
+            merged[key] = _merged(raw[key], old, value, typed)
+        elif not _is_invented(field, typed, old, value):
+            merged[key] = value
+    return merged
+
+
+def _merged(raw: Any, before: Any, after: Any, made: Any) -> Any:
+    if _is_same(before, after):
+        return raw
+    if isinstance(raw, dict) and isinstance(before, dict) and isinstance(after, dict):
+        return _merged_object(raw, before, after, made)
+    lists = all(isinstance(each, list) for each in (raw, before, after))
+    if lists and len(raw) == len(before) == len(after):
+        typed = made if isinstance(made, list | tuple) else [None] * len(raw)
+        return [_merged(*row) for row in zip(raw, before, after, typed, strict=True)]
+    return after
+
+
+def _is_same(before: Any, after: Any) -> bool:
+    # Python's == takes True for 1, and 1.0 for 1.
+    if before is _MISSING or before != after:
+        return False
+    if isinstance(after, _SCALARS):
+        return type(before) is type(after)
+    return msgspec.json.encode(before) == msgspec.json.encode(after)
+
+
+def _member(made: Any, key: str) -> tuple[WireField | None, Any]:
+    """A member of a typed object by its name on the wire, with its field if it has one."""
+    if isinstance(made, Model):
+        for field in made.schema_fields:
+            if field.alias == key:
+                return field, vars(made)[field.name]
+        return None, (made.model_extra or {}).get(key)
+    return None, made.get(key) if isinstance(made, Mapping) else None
+
+
+def _is_invented(field: WireField | None, typed: Any, before: Any, after: Any) -> bool:
+    """Whether a value that the source did not have only repeats a default of both models."""
+    if field is None or not _is_default(field, typed):
+        return False
+    return after is None or _is_same(before, after)
+
+
+def _has_default(made: Model, key: str) -> bool:
+    field, typed = _member(made, key)
+    return field is not None and _is_default(field, typed)
+
+
+def _is_default(field: WireField, value: Any) -> bool:
+    if not field.has_default:
+        return False
+    return bool(value == (field.default if field.factory is None else field.factory()))
+
+
+def _carry(unknown: Mapping[str, Any], target: dict[str, Any], schema: Mapping[str, Any]) -> None:
+    """Add to an object of a schema what it lacks and can hold; `target` is changed."""
+    for key, value in unknown.items():
+        held: Mapping[str, Any] = schema.get("properties", {}).get(
+            key, schema.get("additionalProperties", {})
+        )
+        if key in target:
+            target[key] = _carried(value, target[key], held)
+        elif (fitting := _fitting(value, held)) is not _MISSING:
+            target[key] = fitting
+
+
+def _carried(unknown: Any, target: Any, schema: Mapping[str, Any]) -> Any:
+    if isinstance(unknown, dict) and isinstance(target, dict):
+        target = dict(target)  # it may be the source's own
+        _carry(unknown, target, schema)
+    elif isinstance(unknown, _Items) and isinstance(target, list) and len(unknown) == len(target):
+        items = schema.get("items", {})
+        return [_carried(*pair, items) for pair in zip(unknown, target, strict=True)]
+    return target
+
+
+def _fitting(unknown: Any, schema: Mapping[str, Any]) -> Any:
+    """As much of an unknown value as a field may hold that is not there yet."""
+    if isinstance(unknown, _Items):
+        return _MISSING
+    if isinstance(unknown, dict) and schema.get("properties"):
+        made: dict[str, Any] = {}
+        _carry(unknown, made, schema)
+        return made if made and made.keys() >= set(schema.get("required", ())) else _MISSING
+    return unknown if not schema or schema_fault(schema, unknown) is None else _MISSING

@@ -1,0 +1,171 @@
+"""One object on its way to another version: read, handed to the author's functions, written.
+
+`by_classes` and `by_dicts` are generators that know neither threads nor the loop: each yields the
+calls to be made, takes what they return, and returns the object that leaves. `run` and `run_async`
+drive one of them.
+
+Invariant: what is raised is fit to be read by whoever asked for the object: it names fields and
+functions, never values that an exception happened to hold.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pydantic
+
+from rws_operator import metrics
+from rws_operator.controller.handlers import is_async, name_of
+from rws_operator.errors import OperatorError
+from rws_operator.webhook.conversion_carry import Carrier, merged_metadata
+from rws_operator.webhook.conversion_review import read_object
+from rws_operator.webhook.converters import ConversionFailed
+
+if TYPE_CHECKING:
+    from rws_operator.webhook.converters import Route
+
+log = logging.getLogger("rws_operator.webhook")
+
+
+class FunctionCall(NamedTuple):
+    """A call of an author's function, to be made by whoever drives the conversion."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+Calls = Generator[FunctionCall, Any, dict[str, Any]]
+
+
+def by_classes(route: Route, raw: bytes) -> Calls:
+    """Convert an object by functions between classes.
+
+    Args:
+        route: The functions.
+        raw: The object as it came.
+
+    Raises:
+        OperatorError: The model of its version can't read it, or a function returned what it
+            must not.
+    """
+    document = _read(raw)
+    typed: Any = route.source.from_wire(raw)
+    carrier = Carrier(document, typed)
+    for step in route.steps:
+        typed = step.check((yield FunctionCall(step.function, (typed,))))
+    return carrier.target(typed, route.names)
+
+
+def by_dicts(function: Callable[[dict[str, Any], str], Any], raw: bytes, desired: str) -> Calls:
+    """Convert an object by a function on dicts.
+
+    Args:
+        function: Gets an object of its own, and the apiVersion wanted.
+        raw: The object as it came.
+        desired: The apiVersion wanted.
+
+    Raises:
+        ConversionFailed: The function returned what it must not.
+    """
+    document, name = _read(raw), name_of(function)
+    # The function may change what it gets.
+    made = yield FunctionCall(function, (read_object(raw), desired))
+    if not isinstance(made, dict):
+        if inspect.iscoroutine(made):
+            made.close()
+        raise ConversionFailed(
+            f"{name} returned {'None' if made is None else type(made).__name__}",
+            remedy="return the object as a dict",
+        )
+    if made.get("kind") != document["kind"]:
+        raise ConversionFailed(
+            f"{name} changed the kind to {made.get('kind')!r}", remedy="keep it as it was"
+        )
+    held = document["metadata"]
+    metadata = merged_metadata(held, held, made.get("metadata"), name)
+    return {**made, "apiVersion": desired, "metadata": metadata}
+
+
+def run(calls: Calls) -> dict[str, Any]:
+    """Make the calls in this thread; none of the functions is async.
+
+    Raises:
+        OperatorError: The object can't be converted.
+    """
+    made = None
+    while True:
+        call = _next(calls, made)
+        if isinstance(call, dict):
+            return call
+        try:
+            made = call.function(*call.arguments)
+        except Exception as error:
+            raise explained(error, name_of(call.function)) from error
+
+
+async def run_async(
+    calls: Calls, run_plain: Callable[[FunctionCall], Awaitable[Any]]
+) -> dict[str, Any]:
+    """Make the calls of async functions here, those of plain ones by `run_plain`.
+
+    Raises:
+        OperatorError: The object can't be converted, or what `run_plain` raised.
+    """
+    made = None
+    while True:
+        call = _next(calls, made)
+        if isinstance(call, dict):
+            return call
+        try:
+            if is_async(call.function):
+                made = await call.function(*call.arguments)
+            else:
+                made = await run_plain(call)
+        except Exception as error:
+            raise explained(error, name_of(call.function)) from error
+
+
+def _next(calls: Calls, made: Any) -> FunctionCall | dict[str, Any]:
+    try:
+        return calls.send(made)
+    except StopIteration as end:
+        value: dict[str, Any] = end.value
+        return value
+    except Exception as error:  # validators and serializers of a model are the author's code too
+        raise explained(error, "a model") from error
+
+
+def _read(raw: bytes) -> dict[str, Any]:
+    document = read_object(raw)
+    if not isinstance(document.get("metadata"), dict):
+        raise ConversionFailed("it has no metadata")
+    return document
+
+
+def explained(error: Exception, name: str) -> OperatorError:
+    """An exception, fit to be read by whoever asked for the object.
+
+    Args:
+        error: What was raised.
+        name: By which function.
+    """
+    if isinstance(error, OperatorError):
+        return error
+    metrics.conversion_panics.inc()
+    log.error("a converter failed", exc_info=error, extra={"handler": name})
+    if isinstance(error, pydantic.ValidationError):
+        return ConversionFailed(f"{name} made what is not valid: {_faults(error)}")
+    return ConversionFailed(
+        f"{name} raised {type(error).__name__}",
+        remedy="see the operator's log; to tell why, a converter raises Denied",
+    )
+
+
+def _faults(error: pydantic.ValidationError) -> str:
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    return ", ".join(
+        f"{error.title}.{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in faults
+    )

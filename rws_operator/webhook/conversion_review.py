@@ -1,0 +1,101 @@
+"""A ConversionReview on the wire: the objects stay raw until they are converted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from rws_operator.webhook.endpoint import ReviewError
+
+API_VERSION = "apiextensions.k8s.io/v1"
+
+
+class _Request(msgspec.Struct):
+    uid: str
+    desired: str = msgspec.field(name="desiredAPIVersion")
+    objects: list[msgspec.Raw] | None = None
+
+
+class _Review(msgspec.Struct):
+    api_version: str = msgspec.field(name="apiVersion")
+    kind: str
+    request: _Request | None = None
+
+
+class _Type(msgspec.Struct):
+    api_version: str = msgspec.field(name="apiVersion")
+    kind: str
+
+
+_read_review = msgspec.json.Decoder(_Review).decode
+_read_type = msgspec.json.Decoder(_Type).decode
+read_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class RawObject:
+    """One object of a review: as it came, and what it is.
+
+    Args:
+        raw: Its JSON text.
+    """
+
+    __slots__ = ("api_version", "kind", "raw")
+
+    def __init__(self, raw: msgspec.Raw) -> None:
+        read = _read_type(raw)
+        self.api_version = read.api_version
+        self.kind = read.kind
+        self.raw = raw
+
+    def __str__(self) -> str:
+        """Kind, namespace and name, for messages."""
+        metadata = read_object(self.raw).get("metadata")
+        held = metadata if isinstance(metadata, dict) else {}
+        name = "/".join(str(held[part]) for part in ("namespace", "name") if held.get(part))
+        return f"{self.kind} {name or 'without a name'}"
+
+
+class ConversionReview:
+    """A review's request, and the answers to it.
+
+    Args:
+        body: The review as it came.
+
+    Raises:
+        ReviewError: It is no review that can be answered.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        try:
+            review = _read_review(body)
+            request = review.request
+            raw = (request.objects if request else None) or ()
+            self.objects = [RawObject(each) for each in raw]
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise ReviewError(400, f"the body is no ConversionReview: {error}") from error
+        if (review.api_version, review.kind) != (API_VERSION, "ConversionReview"):
+            raise ReviewError(
+                400,
+                f"the body is a {review.kind} of {review.api_version}, no ConversionReview of "
+                f"{API_VERSION}",
+                remedy="have v1 in the CRD's conversionReviewVersions",
+            )
+        if request is None or not request.uid or not request.desired:
+            raise ReviewError(400, "the review lacks its request, its uid or its desiredAPIVersion")
+        self.uid = request.uid
+        self.desired = request.desired
+
+    def converted(self, objects: list[Any]) -> bytes:
+        """The answer that holds the objects, as dicts or raw."""
+        return self._answer(objects, {"status": "Success"})
+
+    def failed(self, at: RawObject, error: Exception) -> bytes:
+        """The answer that an object could not be converted."""
+        message = f"{at} can't be converted from {at.api_version} to {self.desired}: {error}"
+        return self._answer([], {"status": "Failed", "message": message})
+
+    def _answer(self, objects: list[Any], result: dict[str, str]) -> bytes:
+        response = {"uid": self.uid, "convertedObjects": objects, "result": result}
+        review = {"apiVersion": API_VERSION, "kind": "ConversionReview", "response": response}
+        return msgspec.json.encode(review)
