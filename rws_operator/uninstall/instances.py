@@ -1,0 +1,155 @@
+"""The objects of a kind that an uninstall has to do with, whoever wrote them.
+
+They are read as they are stored, without a class: an object that the operator can't decode must
+be able to go like any other. A webhook that was just taken out is still called for a moment, by
+API servers that have not heard yet; so what fails for it is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from rws_operator.errors import Conflict, DeadlineExceeded, NotFound, OperatorError, ServerError
+from rws_operator.resources import Kind, ObjectKey
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+    from rws_operator.client import Client
+
+_T = TypeVar("_T")
+
+SETTLE_SECONDS = 10.0
+"""How long a webhook that was taken out may still be called."""
+
+_SETTLE_TRIES = 3
+_RETRY_SECONDS = 0.25
+_AT_ONCE = 16
+
+
+class Instance(NamedTuple):
+    """What is looked at of an object."""
+
+    key: ObjectKey
+    finalizers: tuple[str, ...]
+    is_deleting: bool
+    is_owned: bool
+
+
+def stored_kind(crd: Mapping[str, Any]) -> Kind:
+    """The kind of a CRD's objects, at the version that they are stored in."""
+    spec = crd["spec"]
+    version = next(each["name"] for each in spec["versions"] if each["storage"])
+    return Kind(
+        f"{spec['group']}/{version}",
+        spec["names"]["kind"],
+        spec["names"]["plural"],
+        namespaced=spec["scope"] == "Namespaced",
+    )
+
+
+async def instances(client: Client, kind: Kind, namespace: str | None = None) -> list[Instance]:
+    """All objects of a kind; none if there is no such kind."""
+    try:
+        objects = await client.list(kind, namespace)
+    except NotFound:
+        return []
+    return [_instance(each["metadata"]) for each in objects]
+
+
+def _instance(metadata: Mapping[str, Any]) -> Instance:
+    return Instance(
+        ObjectKey(metadata.get("namespace", ""), metadata["name"]),
+        tuple(metadata.get("finalizers", ())),
+        "deletionTimestamp" in metadata,
+        bool(metadata.get("ownerReferences")),
+    )
+
+
+async def settled(call: Callable[[], Awaitable[_T]]) -> _T:
+    """Repeat a call that fails in the server, e.g. for a webhook that nobody answers any more.
+
+    Raises:
+        ApiError: It failed for longer than a webhook's removal takes to be heard of.
+    """
+    loop = asyncio.get_running_loop()
+    give_up, tries = loop.time() + SETTLE_SECONDS, 0
+    while True:
+        tries += 1
+        try:
+            return await call()
+        except (ServerError, DeadlineExceeded):
+            if loop.time() >= give_up and tries >= _SETTLE_TRIES:
+                raise
+        await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def rewrite(client: Client, kind: Kind) -> tuple[int, list[str]]:
+    """Have the server store each object anew, in the storage version.
+
+    Returns:
+        How many there are, and what went wrong.
+    """
+    found = await instances(client, kind)
+
+    async def one(instance: Instance) -> None:
+        # A patch of nothing is stored where the stored form is another version's.
+        await client.patch(kind, instance.key.name, instance.key.namespace or None, patch={})
+
+    return len(found), await _each(found, one)
+
+
+async def strip(
+    client: Client, kind: Kind, ours: Collection[str], found: Sequence[Instance]
+) -> None:
+    """Take our finalizers, and no others, off objects.
+
+    Raises:
+        OperatorError: The server refused; the message names the first object.
+    """
+    held = [each for each in found if any(name in ours for name in each.finalizers)]
+
+    async def one(instance: Instance) -> None:
+        await settled(lambda: _strip_one(client, kind, ours, instance.key))
+
+    failed = await _each(held, one)
+    if failed:
+        raise OperatorError(failed[0], remedy="mend it, and run uninstall again")
+
+
+async def _strip_one(client: Client, kind: Kind, ours: Collection[str], key: ObjectKey) -> None:
+    namespace = key.namespace or None
+    while True:
+        metadata = (await client.get(kind, key.name, namespace))["metadata"]
+        left = [each for each in metadata.get("finalizers", ()) if each not in ours]
+        if left == metadata.get("finalizers", []):
+            return
+        change = {"finalizers": left, "resourceVersion": metadata["resourceVersion"]}
+        try:
+            await client.patch(kind, key.name, namespace, patch={"metadata": change})
+        except Conflict:
+            continue  # somebody changed it since: read again
+        return
+
+
+async def _each(
+    found: Sequence[Instance], call: Callable[[Instance], Awaitable[None]]
+) -> list[str]:
+    """Call for each object, some at once; what is gone is done. Returns what went wrong."""
+    failed: list[str] = []
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(instance: Instance) -> None:
+        async with limit:
+            try:
+                await call(instance)
+            except NotFound:
+                pass
+            except OperatorError as error:
+                failed.append(f"{instance.key}: {error}")
+
+    async with asyncio.TaskGroup() as group:
+        for instance in found:
+            group.create_task(one(instance))
+    return failed

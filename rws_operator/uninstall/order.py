@@ -1,0 +1,86 @@
+"""The steps of an uninstall, in order; the package says why in this one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rws_operator.uninstall.conversion import revert_conversion
+from rws_operator.uninstall.end_of_kinds import delete_kinds, refuse_orphans, release
+from rws_operator.uninstall.instances import stored_kind
+from rws_operator.uninstall.parts import Parts
+from rws_operator.uninstall.permissions import check_permissions, needed
+from rws_operator.uninstall.removal import Removal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rws_operator.client import Client
+    from rws_operator.resources import Kind
+
+TIMEOUT_SECONDS = 120.0
+"""How long objects, and after them the namespace, may take to go unless it is said."""
+
+
+async def uninstall(
+    client: Client,
+    documents: Sequence[Mapping[str, Any]],
+    *,
+    finalizers: Mapping[Kind, Sequence[str]],
+    keep_crds: bool = False,
+    strip_finalizers: bool = False,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    tell: Callable[[str], None],
+) -> None:
+    """Remove an installation; what is gone already counts as done.
+
+    Args:
+        client: An administrator's.
+        documents: What installed it.
+        finalizers: The finalizers that its controllers put on objects, by kind.
+        keep_crds: Leave its CRDs and their objects, converted no more.
+        strip_finalizers: Take the finalizers off without waiting for a cleanup.
+        timeout_seconds: How long objects may take to go, and the namespace after them.
+        tell: Called with a line for each thing done.
+
+    Raises:
+        ConfigurationError: A permission is missing, or objects of others' kinds hold finalizers
+            that nobody would take off any more; nothing was changed.
+        UninstallIncomplete: Something would not go in time. As long as it is objects, the
+            operator is left running.
+        ApiError: The API server refused something.
+    """
+    parts = Parts.of(documents)
+    removal = Removal(client, _by_resource(finalizers), timeout_seconds, tell)
+    crds = {part: crd for part in parts.crds if (crd := await removal.read(part)) is not None}
+    own = {part: stored_kind(crd) for part, crd in crds.items()}
+    names = {part.key.name for part in parts.crds}
+    foreign = [kind for kind in finalizers if kind.resource not in names]
+    touched = [*own.values(), *foreign]
+    await check_permissions(
+        client,
+        needed(parts, touched, is_stripping=strip_finalizers, keep_crds=keep_crds),
+    )
+    if not (keep_crds or strip_finalizers):
+        await refuse_orphans(removal, foreign)
+
+    for part in parts.configurations:
+        await removal.delete(part)
+    for part, crd in crds.items():
+        await revert_conversion(removal, part, crd)
+    if not keep_crds:
+        await delete_kinds(removal, own, strip_finalizers=strip_finalizers)
+    for part in parts.deployments:
+        await removal.delete_deployment(part)
+    for kind in touched if keep_crds else foreign:
+        await release(removal, kind, strip_finalizers=strip_finalizers)
+    for part in parts.others:
+        await removal.delete(part)
+    for part in parts.namespaces:
+        await removal.delete_namespace(part, own.values() if keep_crds else ())
+
+
+def _by_resource(finalizers: Mapping[Kind, Sequence[str]]) -> dict[str, frozenset[str]]:
+    names: dict[str, frozenset[str]] = {}
+    for kind, each in finalizers.items():
+        names[kind.resource] = names.get(kind.resource, frozenset()).union(each)
+    return names

@@ -1,0 +1,130 @@
+"""One uninstall under way: whom it asks, how long it waits, and how single objects go."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rws_operator.errors import NotFound
+from rws_operator.resources import kinds
+from rws_operator.uninstall.errors import UninstallIncomplete
+from rws_operator.uninstall.instances import Instance, instances, settled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Literal
+
+    from rws_operator.client import Client
+    from rws_operator.resources import Kind
+    from rws_operator.uninstall.parts import Part
+
+POLL_SECONDS = 0.5
+"""Time between two looks at what is to go."""
+
+_GRACE_SECONDS = 30
+_AFTER_GRACE_SECONDS = 15
+_LIVING = (
+    kinds.Deployment,
+    kinds.StatefulSet,
+    kinds.DaemonSet,
+    kinds.CronJob,
+    kinds.PersistentVolumeClaim,
+)
+"""What shows that somebody else lives in a namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """One uninstall.
+
+    Args:
+        client: An administrator's.
+        finalizers: The operator's own, by the resource they are put on, e.g.
+            ``backups.example.com``: a controller may use another version than the stored one.
+        timeout_seconds: How long each wait may take.
+        tell: Called with a line for each thing done.
+    """
+
+    client: Client
+    finalizers: Mapping[str, frozenset[str]]
+    timeout_seconds: float
+    tell: Callable[[str], None]
+
+    async def read(self, part: Part) -> dict[str, Any] | None:
+        """An object as it is now, None if there is none."""
+        try:
+            return await self.client.get(part.kind, part.key.name, part.namespace)
+        except NotFound:
+            return None
+
+    async def delete(self, part: Part, *, propagation: Literal["Foreground"] | None = None) -> bool:
+        """Delete an object, and return whether there was one."""
+        try:
+            await settled(
+                lambda: self.client.delete(
+                    part.kind, part.key.name, part.namespace, propagation=propagation
+                )
+            )
+        except NotFound:
+            return False
+        self.tell(f"deleted {part}")
+        return True
+
+    async def delete_deployment(self, part: Part) -> None:
+        """Delete a Deployment and see its pods end, as long as they may take.
+
+        Permissions and the Lease must stay until then, and a pod would make the Lease again.
+        """
+        found = await self.read(part)
+        if found is None or not await self.delete(part, propagation="Foreground"):
+            return
+        pod = found["spec"]["template"]["spec"]
+        grace = pod.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
+        if not await self._is_gone(part, grace + _AFTER_GRACE_SECONDS):
+            self.tell(f"warning: pods of {part} are still ending")
+
+    async def delete_namespace(self, part: Part, kept: Iterable[Kind]) -> None:
+        """Delete a namespace and wait for its end, unless something else lives in it.
+
+        Args:
+            part: The namespace.
+            kept: Kinds whose objects stay, there too.
+
+        Raises:
+            UninstallIncomplete: It would not go in time.
+        """
+        if await self.read(part) is None:
+            return
+        for kind in (*_LIVING, *kept):
+            living = await instances(self.client, kind, part.key.name)
+            # What an object of ours owned is about to be collected.
+            others = [each for each in living if not (each.is_owned or each.is_deleting)]
+            if others and kind.namespaced:
+                self.tell(f"left {part}: it holds {kind.kind} {others[0].key.name}")
+                return
+        await self.delete(part)
+        if not await self._is_gone(part, self.timeout_seconds):
+            raise UninstallIncomplete(
+                f"{part} is still there after {self.timeout_seconds:g} s: {await self._why(part)}",
+                remedy="mend that, and run uninstall again to see it go",
+            )
+
+    async def _is_gone(self, part: Part, seconds: float) -> bool:
+        give_up = asyncio.get_running_loop().time() + seconds
+        while await self.read(part) is not None:
+            if asyncio.get_running_loop().time() >= give_up:
+                return False
+            await asyncio.sleep(POLL_SECONDS)
+        return True
+
+    async def _why(self, part: Part) -> str:
+        """What a namespace says of its own end."""
+        found = await self.read(part) or {}
+        conditions = found.get("status", {}).get("conditions", ())
+        told = [each["message"] for each in conditions if each["status"] == "True"]
+        return "; ".join(told) or "it does not say why"
+
+    def holds(self, resource: str, instance: Instance) -> bool:
+        """Whether an object has a finalizer of the operator's."""
+        return not self.finalizers.get(resource, frozenset()).isdisjoint(instance.finalizers)

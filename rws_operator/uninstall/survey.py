@@ -1,0 +1,56 @@
+"""What an uninstall would remove, told before it begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rws_operator.errors import NotFound, OperatorError
+from rws_operator.uninstall.instances import instances, stored_kind
+from rws_operator.uninstall.parts import Parts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rws_operator.client import Client
+    from rws_operator.uninstall.parts import Part
+
+
+async def survey(
+    client: Client, documents: Sequence[Mapping[str, Any]], *, keep_crds: bool
+) -> list[str]:
+    """Lines that tell what of an installation is there and would be removed.
+
+    Raises:
+        ApiError: The API server refused to tell.
+    """
+    parts = Parts.of(documents)
+    lines = []
+    for part in parts.all(keep_crds=keep_crds):
+        found = await _read(client, part)
+        if found is None:
+            continue
+        if part in parts.crds:
+            lines.append(f"{part}, and with it {await _count(client, found)}")
+        elif part in parts.namespaces:
+            lines.append(f"{part}, unless something else lives in it")
+        else:
+            lines.append(str(part))
+    return lines
+
+
+async def _read(client: Client, part: Part) -> dict[str, Any] | None:
+    try:
+        return await client.get(part.kind, part.key.name, part.namespace)
+    except NotFound:
+        return None
+
+
+async def _count(client: Client, crd: Mapping[str, Any]) -> str:
+    kind = stored_kind(crd)
+    try:
+        found = await instances(client, kind)
+    except OperatorError as error:  # no conversion answers, for instance
+        return f"all objects, which can't be counted: {error}"
+    namespaces = len({each.key.namespace for each in found})
+    where = f" in {namespaces} namespace{'s' * (namespaces != 1)}" if kind.namespaced else ""
+    return f"{len(found)} object{'s' * (len(found) != 1)}{where}"
