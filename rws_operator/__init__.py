@@ -16,7 +16,7 @@ from rws_operator.controller.controller import Controller
 from rws_operator.controller.environment import Environment
 from rws_operator.controller.triggers import Watch
 from rws_operator.election import LeaderElector, LeaderHandle
-from rws_operator.errors import OperatorError, PermanentError, RetryAfter
+from rws_operator.errors import Denied, OperatorError, PermanentError, RetryAfter
 from rws_operator.metrics import metrics_text
 from rws_operator.operator import Operator, Runnable
 from rws_operator.resources import (
@@ -40,9 +40,13 @@ from rws_operator.resources import (
     kind_of,
     kinds,
 )
+from rws_operator.webhook.certificate import WebhookCertificate
+from rws_operator.webhook.request import AdmissionRequest
+from rws_operator.webhook.webhooks import Webhooks
 
 __all__ = [
     "Action",
+    "AdmissionRequest",
     "Backoff",
     "BlockingContext",
     "Client",
@@ -51,6 +55,7 @@ __all__ = [
     "Context",
     "Controller",
     "CustomResource",
+    "Denied",
     "Duration",
     "Environment",
     "Field",
@@ -73,6 +78,8 @@ __all__ = [
     "Runnable",
     "Scale",
     "Watch",
+    "WebhookCertificate",
+    "Webhooks",
     "backoff",
     "current_namespace",
     "group_and_plural",

@@ -1,8 +1,13 @@
 """One run of an Operator: what starts and stops, and in which order.
 
-    start   client → HTTP server → informers, recorder → election → controllers
+    start   client → HTTP server → webhooks → informers, recorder → election → controllers
     stop    readiness falls → controllers drain → Lease released → events flushed
-            → election, recorder, informers → HTTP server → client
+            beside: webhooks answer for the endpoints' lag, and while controllers drain → close
+            → election, recorder, informers → webhooks' certificate, HTTP server → client
+
+Nothing waits for the webhooks, and they for nothing: every replica serves them, and a kind whose
+list needs our own conversion syncs only once the API server can call us. Hence such a kind does
+not hold back readiness.
 
 Every part is required: when one ends that must not, all end, and `run` raises its error. A lost
 Lease ends the controllers at once, without a drain; the fence refuses their writes already.
@@ -19,6 +24,7 @@ import logging
 import os
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from rws_operator.cache.informers import Informers
@@ -38,6 +44,7 @@ if TYPE_CHECKING:
 
     from rws_operator.election.timing import Timing
     from rws_operator.resources import Kind, PolicyRule
+    from rws_operator.webhook.service import WebhookService
 
 log = logging.getLogger("rws_operator.operator")
 
@@ -99,6 +106,8 @@ class Lifecycle:
         runnables: Its controllers.
         election: None to work without one.
         drain_seconds: How long running reconciles may go on after a stop was asked for.
+        webhooks: What serves its webhooks, None without any.
+        lag_seconds: How long the API server may call webhooks after readiness fell.
     """
 
     def __init__(
@@ -108,11 +117,15 @@ class Lifecycle:
         *,
         election: Election | None,
         drain_seconds: float,
+        webhooks: WebhookService | None = None,
+        lag_seconds: float = 0.0,
     ) -> None:
         self._name = name
         self._runnables = runnables
         self._election = election
         self._drain_seconds = drain_seconds
+        self._webhooks = webhooks
+        self._lag_seconds = lag_seconds
         self._elector: LeaderElector | None = None
         self._server: Server | None = None
         self._leading = asyncio.Event()
@@ -126,6 +139,11 @@ class Lifecycle:
     def http_port(self) -> int | None:
         """The port that metrics and probes are served on, if they are."""
         return self._server.port if self._server is not None else None
+
+    @property
+    def webhook_port(self) -> int | None:
+        """The port that webhooks are served on, if they are."""
+        return self._webhooks.port if self._webhooks is not None else None
 
     def stop(self) -> None:
         """Ask `run` to end well."""
@@ -159,7 +177,9 @@ class Lifecycle:
             environment = self._environment(client, informers, recorder)
             for each in self._runnables:
                 each.bind(environment)
-            health.add_readiness(f"operator {self._name}", FirstSync(informers.unsynced))
+            self._add_readiness(health, informers)
+            if self._webhooks is not None:
+                self._webhooks.bind(client)
             health.add_note("watch", informers.failing)
             async with asyncio.TaskGroup() as tasks:
                 await self._live(tasks, health, informers, recorder)
@@ -169,6 +189,13 @@ class Lifecycle:
     async def _connect(self, kubeconfig: str | None) -> Client:
         config = await asyncio.to_thread(load_config, kubeconfig)
         return Client(config, user_agent=f"{self._name} (rws-operator)")
+
+    def _add_readiness(self, health: Health, informers: Informers) -> None:
+        unsynced: Callable[[], list[str]] = informers.unsynced
+        if self._webhooks is not None:
+            health.add_readiness(f"webhooks of {self._name}", self._webhooks.check)
+            unsynced = partial(informers.unsynced, exempt=self._webhooks.converts)
+        health.add_readiness(f"operator {self._name}", FirstSync(unsynced))
 
     async def _live(
         self,
@@ -182,6 +209,8 @@ class Lifecycle:
         serving = [self._start(tasks, "heartbeat", heartbeat.run)]
         if self._server is not None:
             serving.append(self._start(tasks, "HTTP server", self._server.run))
+        if self._webhooks is not None:
+            serving.append(self._start(tasks, "webhooks", self._webhooks.run))
         support = [
             self._start(tasks, "informers", informers.run),
             self._start(tasks, "event recorder", recorder.run),
@@ -192,15 +221,20 @@ class Lifecycle:
             health.add_liveness(task.get_name(), task_is_alive(task))
         support.append(tasks.create_task(self._lead()))
         self._controllers = [self._start(tasks, each.name, each.run) for each in self._runnables]
+        leaving = tasks.create_task(self._leave())
         try:
             await self._ending.wait()
             health.drain()
             await self._drain()
+        except asyncio.CancelledError:
+            leaving.cancel()
+            raise
         finally:
             await self._cut()
             await self._release()
             if not self._is_lost():
                 await recorder.flush(FLUSH_SECONDS)
+            await asyncio.wait([leaving])
             await _cancel(support)
             await _cancel(serving)
 
@@ -244,6 +278,18 @@ class Lifecycle:
             self._elector.stop()
         if self._controllers:
             await asyncio.wait(self._controllers, timeout=self._drain_seconds + CUT_SECONDS)
+
+    async def _leave(self) -> None:
+        """At the end, answer webhooks as long as somebody may call: others, or our own work."""
+        await self._ending.wait()
+        if self._webhooks is None or not self._webhooks.is_serving or self._is_lost():
+            return
+        self._webhooks.say_goodbye()
+        await asyncio.sleep(self._lag_seconds)
+        if self._controllers and self._drain_seconds > self._lag_seconds:
+            left = self._drain_seconds - self._lag_seconds
+            await asyncio.wait(self._controllers, timeout=left)
+        await self._webhooks.close()
 
     async def _cut(self) -> None:
         """Cancel the controllers that are still at work, and wait a bounded time for them."""

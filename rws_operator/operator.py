@@ -1,9 +1,9 @@
-"""The Operator: what a program's controllers have in common, declared once.
+"""The Operator: what a program's controllers and webhooks have in common, declared once.
 
-An Operator is a definition: its name, its controllers, whether replicas elect a leader. From the
-definition come the permissions (`rules`), the objects that install it (`manifests`), the process
-that runs it (`run`, whose order `lifecycle` keeps) and the command line around it (`main`).
-Nothing here speaks to an API server.
+An Operator is a definition: its name, its controllers, its webhooks, whether replicas elect a
+leader. From the definition come the permissions (`rules`), the objects that install it
+(`manifests`), the process that runs it (`run`, whose order `lifecycle` keeps) and the command
+line around it (`main`). Nothing here speaks to an API server.
 """
 
 from __future__ import annotations
@@ -16,24 +16,39 @@ from rws_operator.controller.controller import Controller, ControllerOptions
 from rws_operator.election.timing import Timing
 from rws_operator.errors import ConfigurationError, check_seconds
 from rws_operator.lifecycle import Election, Lifecycle, Runnable
-from rws_operator.manifests import crd, installation, merge_rules
+from rws_operator.manifests import WebhookTarget, crd, installation, merge_rules
 from rws_operator.manifests.names import check_label, check_qualified, check_subdomain, object_name
-from rws_operator.resources import CustomResource
+from rws_operator.manifests.webhook import TIMEOUT_SECONDS, with_conversion_webhook
+from rws_operator.manifests.workload import WEBHOOK_PORT
+from rws_operator.resources import CustomResource, kind_of
+from rws_operator.webhook.certificate import YEAR_SECONDS
+from rws_operator.webhook.declaration import STAGE_SECONDS, Declaration
+from rws_operator.webhook.documents import configurations
+from rws_operator.webhook.registration import CONVERSION_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rws_operator.client import Client
     from rws_operator.resources import Kind, PolicyRule
+    from rws_operator.webhook.decorators import (
+        ConvertDecorator,
+        MutateDecorator,
+        ValidateDecorator,
+    )
+    from rws_operator.webhook.registration import WebhookOptions
+    from rws_operator.webhook.service import TlsFiles, WebhookService
+    from rws_operator.webhook.webhooks import Webhooks
 
 _C = TypeVar("_C", bound=CustomResource)
+_S = TypeVar("_S", bound=CustomResource)
 _R = TypeVar("_R", bound=Runnable)
 
 __all__ = ["Operator", "Runnable"]
 
 
 class Operator:
-    """A set of controllers that run together in one process.
+    """Controllers and webhooks that run together in one process.
 
     Args:
         name: Field manager of every write and reporter of every event, e.g.
@@ -43,26 +58,30 @@ class Operator:
             pod's own server and ServiceAccount, else KUBECONFIG, else ``~/.kube/config``.
         drain_seconds: How long running reconciles may go on once a stop was asked for; then they
             are cancelled. The Deployment's grace period follows from it.
+        lag_seconds: How long webhooks are answered still after readiness fell: what it takes
+            until no API server sends calls here any more.
 
     Raises:
-        ConfigurationError: The name is no qualified name, or the drain no finite time.
+        ConfigurationError: The name is no qualified name, or a duration no finite time.
     """
 
     def __init__(
-        self, name: str, *, client: Client | None = None, drain_seconds: float = 30.0
+        self,
+        name: str,
+        *,
+        client: Client | None = None,
+        drain_seconds: float = 30.0,
+        lag_seconds: float = 5.0,
     ) -> None:
         check_type(name, str, "operator name", 'pass a text: Operator("backup-operator")')
         self.name = check_qualified(name, "operator name")
-        self.drain_seconds = check_seconds(drain_seconds, f"operator {name}: drain_seconds")
-        if not 0 <= drain_seconds < math.inf:
-            raise ConfigurationError(
-                f"operator {name}: drain_seconds={drain_seconds}",
-                remedy="use a finite number of seconds from 0",
-            )
+        self.drain_seconds = _finite(drain_seconds, f"operator {name}: drain_seconds")
+        self.lag_seconds = _finite(lag_seconds, f"operator {name}: lag_seconds")
         self._object_name = object_name(name)
         self._client = client
         self._election: Election | None = None
         self._runnables: dict[str, Runnable] = {}
+        self._declaration = Declaration(name, self._object_name)
         self._lifecycle: Lifecycle | None = None
 
     def leader_election(
@@ -131,8 +150,107 @@ class Operator:
         self._runnables[runnable.name] = runnable
         return runnable
 
+    @overload
+    def validate(
+        self, kind: type[_C], **options: Unpack[WebhookOptions]
+    ) -> ValidateDecorator[_C]: ...
+
+    @overload
+    def validate(
+        self, kind: Kind, **options: Unpack[WebhookOptions]
+    ) -> ValidateDecorator[dict[str, Any]]: ...
+
+    def validate(self, kind: Any, **options: Unpack[WebhookOptions]) -> ValidateDecorator[Any]:
+        """Decorate the function that reviews requests for a kind before they are carried out.
+
+        It is called with an `AdmissionRequest` and raises `Denied` to refuse. What the class's
+        own validators refuse is denied before it is called.
+
+        Args:
+            kind: A CustomResource class, whose CRD is printed too, or a Kind.
+            **options: See `WebhookOptions`.
+
+        Raises:
+            ConfigurationError: An option can't be used, or path or name are taken.
+        """
+        return self._declaration.validate(kind, options)
+
+    @overload
+    def mutate(self, kind: type[_C], **options: Unpack[WebhookOptions]) -> MutateDecorator[_C]: ...
+
+    @overload
+    def mutate(
+        self, kind: Kind, **options: Unpack[WebhookOptions]
+    ) -> MutateDecorator[dict[str, Any]]: ...
+
+    def mutate(self, kind: Any, **options: Unpack[WebhookOptions]) -> MutateDecorator[Any]:
+        """Decorate the function that changes objects of a kind before they are stored.
+
+        It is called with an `AdmissionRequest` and returns the object as it ought to be, or None
+        if it changed ``request.object`` in place. Only the differences are sent.
+
+        Args:
+            kind: A CustomResource class, whose CRD is printed too, or a Kind.
+            **options: See `WebhookOptions`.
+
+        Raises:
+            ConfigurationError: An option can't be used, or path or name are taken.
+        """
+        return self._declaration.mutate(kind, options)
+
+    def convert(self, source: type[_C], target: type[_S]) -> ConvertDecorator[_C, _S]:
+        """Decorate the function that makes one version of a kind from another.
+
+        One of the two is the storage version, so a kind of n versions needs 2 (n - 1) functions.
+
+        Args:
+            source: The class of the version it gets.
+            target: The class of the version it returns.
+
+        Raises:
+            ConfigurationError: They are no pair of versions, or have a function already.
+        """
+        return self._declaration.convert(source, target)
+
+    @property
+    def webhooks(self) -> Webhooks:
+        """The webhooks by path: what the decorators are made of, and raw conversion."""
+        return self._declaration.webhooks
+
+    def certificate(
+        self,
+        secret: str | None = None,
+        service: str | None = None,
+        *,
+        names: Sequence[str] = (),
+        lifetime_seconds: float = YEAR_SECONDS,
+        stage_seconds: float = STAGE_SECONDS,
+    ) -> None:
+        """Say how the webhooks' certificate is kept, where the defaults don't fit.
+
+        Args:
+            secret: The Secret that the replicas share it by, in the pod's namespace.
+            service: The Service that the API server calls; the printed one by default.
+            names: Further DNS names and IP addresses, e.g. that of ``--webhook-url``.
+            lifetime_seconds: How long one is valid; it is renewed after two thirds.
+            stage_seconds: How long each stage of a renewal lasts at least.
+
+        Raises:
+            ConfigurationError: A name or a duration can't be used.
+        """
+        self._declaration.set_certificate(
+            secret=secret,
+            service=service,
+            names=names,
+            lifetime_seconds=lifetime_seconds,
+            stage_seconds=stage_seconds,
+        )
+
     def rules(self) -> list[PolicyRule]:
-        """The permissions that the controllers need, merged; those on the Lease stand apart."""
+        """The permissions that the controllers need, merged.
+
+        Those on the Lease, the certificate and the caBundles stand apart.
+        """
         return merge_rules(rule for each in self._runnables.values() for rule in each.rules())
 
     def kinds(self) -> list[Kind]:
@@ -141,36 +259,59 @@ class Operator:
             dict.fromkeys(kind for each in self._runnables.values() for kind in each.kinds())
         )
 
-    def crds(self) -> list[dict[str, Any]]:
-        """The CustomResourceDefinitions of the controllers' own kinds.
+    def finalizers(self) -> dict[Kind, list[str]]:
+        """The finalizers that the controllers put on objects, by kind."""
+        found: dict[Kind, list[str]] = {}
+        for each in self._runnables.values():
+            if isinstance(each, Controller) and each.finalizer_name is not None:
+                found.setdefault(each.kind, []).append(each.finalizer_name)
+        return found
+
+    def crds(
+        self, *, namespace: str | None = None, webhook_url: str | None = None
+    ) -> list[dict[str, Any]]:
+        """The CustomResourceDefinitions of the kinds that are given as classes.
+
+        Args:
+            namespace: Where the operator runs, for the kinds it converts; by default a namespace
+                of its own name.
+            webhook_url: Where its webhooks are called instead of by its Service.
 
         Raises:
             ResourceDefinitionError: A class says something that a CRD can't hold.
         """
-        versions: dict[str, dict[type[CustomResource], None]] = {}
-        for each in self._runnables.values():
-            if isinstance(each, Controller) and isinstance(each.resource, type):
-                classes = versions.setdefault(each.kind.resource, {})
-                classes.update(dict.fromkeys((each.resource, *each.versions)))
-        return [_crd(list(classes)) for classes in versions.values()]
+        target = self._target(namespace, webhook_url).at(CONVERSION_PATH)
+        converted = self._declaration.converted()
+        documents = [_crd(classes) for classes in self._versions()]
+        return [
+            with_conversion_webhook(each, target) if each["metadata"]["name"] in converted else each
+            for each in documents
+        ]
 
     def check_complete(self) -> None:
         """Refuse a definition that could not run.
 
         Raises:
-            ConfigurationError: It has no controllers, or one of them has no reconcile.
+            ConfigurationError: It has neither controllers nor webhooks, a controller has no
+                reconcile, or a version of a converted kind no converter.
         """
-        if not self._runnables:
+        if not self._runnables and not self._declaration:
             raise ConfigurationError(
-                f"operator {self.name} has no controllers",
-                remedy="add one: operator.controller(Kind)",
+                f"operator {self.name} has neither controllers nor webhooks",
+                remedy="add one: operator.controller(Kind), or @operator.validate(Kind)",
             )
         for each in self._runnables.values():
             if isinstance(each, Controller):
                 each.check_complete()
+        self._declaration.check_complete([each for kind in self._versions() for each in kind])
 
     def manifests(
-        self, *, namespace: str | None = None, image: str | None = None, replicas: int = 2
+        self,
+        *,
+        namespace: str | None = None,
+        image: str | None = None,
+        replicas: int = 2,
+        webhook_url: str | None = None,
     ) -> list[dict[str, Any]]:
         """All documents that install this operator, in the order to apply them.
 
@@ -178,21 +319,30 @@ class Operator:
             namespace: Where it runs; by default a namespace of its own name.
             image: Container image; by default the operator's name with the tag ``latest``.
             replicas: Number of pods.
+            webhook_url: Where the API server calls its webhooks, e.g. ``https://host:9443``; by
+                default by its Service.
 
         Raises:
             ConfigurationError: Something can't be used, or can't be expressed as a CRD.
         """
-        election = self._election
+        election, webhooks = self._election, self._declaration
+        namespace = namespace or self._object_name
+        target = self._target(namespace, webhook_url)
         return installation(
             self._object_name,
-            namespace or self._object_name,
-            crds=self.crds(),
+            namespace,
+            crds=self.crds(namespace=namespace, webhook_url=webhook_url),
             rules=self.rules(),
             lease=election.lease if election else None,
             lease_namespace=election.namespace if election else None,
             image=self.default_image if image is None else image,
             replicas=replicas,
-            drain_seconds=self.drain_seconds,
+            drain_seconds=self.stop_seconds,
+            webhooks=configurations(
+                webhooks.webhooks.registrations, self._object_name, target, namespace
+            ),
+            webhook_port=WEBHOOK_PORT if webhooks else None,
+            certificate=webhooks.certificate.secret if webhooks else None,
         )
 
     @property
@@ -200,13 +350,36 @@ class Operator:
         """The image that the manifests name when none is given."""
         return f"{self._object_name}:latest"
 
-    async def run(self, *, http_port: int | None = None, kubeconfig: str | None = None) -> None:
+    @property
+    def stop_seconds(self) -> float:
+        """How long what is under way may go on at a stop: reconciles, then webhook calls.
+
+        The bound of a stop and the pods' grace period follow from it. Of the calls only what is
+        longer than the default counts: the rest runs beside the end of cancelled reconciles.
+        """
+        if not self._declaration:
+            return self.drain_seconds
+        longer = max(0.0, self._declaration.call_seconds - TIMEOUT_SECONDS)
+        return max(self.drain_seconds, self.lag_seconds) + longer
+
+    async def run(
+        self,
+        *,
+        http_port: int | None = None,
+        webhook_port: int | None = WEBHOOK_PORT,
+        tls_files: TlsFiles | None = None,
+        kubeconfig: str | None = None,
+    ) -> None:
         """Run everything until `stop` is called, or something ends that must not.
 
         A cancellation cuts running reconciles short; the Lease is released all the same.
 
         Args:
             http_port: Serve metrics and probes on this port; 0 for any free one, None for none.
+            webhook_port: Serve the webhooks, if there are any, on this port; 0 for any free one,
+                None to leave them to others.
+            tls_files: Serve them with the certificate and key in these files, and follow their
+                changes, instead of one that the operator looks after itself.
             kubeconfig: Path of a kubeconfig, unless the operator was given a client.
 
         Raises:
@@ -223,6 +396,8 @@ class Operator:
             list(self._runnables.values()),
             election=self._election,
             drain_seconds=self.drain_seconds,
+            webhooks=self._service(webhook_port, tls_files),
+            lag_seconds=self.lag_seconds,
         )
         await self._lifecycle.run(self._client, http_port=http_port, kubeconfig=kubeconfig)
 
@@ -235,6 +410,11 @@ class Operator:
     def http_port(self) -> int | None:
         """The port of metrics and probes while `run` serves them, e.g. after it was given 0."""
         return self._lifecycle.http_port if self._lifecycle is not None else None
+
+    @property
+    def webhook_port(self) -> int | None:
+        """The port of the webhooks while `run` serves them, e.g. after it was given 0."""
+        return self._lifecycle.webhook_port if self._lifecycle is not None else None
 
     def has_lost_lease(self) -> bool:
         """Whether this replica led and may not write any more; any thread may ask."""
@@ -252,6 +432,44 @@ class Operator:
         from rws_operator.cli import main
 
         raise SystemExit(main(self, argv))
+
+    def _versions(self) -> list[list[type[CustomResource]]]:
+        """The classes of each kind that is given by classes: one for each version of it."""
+        known = self._declaration.classes()
+        for each in self._runnables.values():
+            if isinstance(each, Controller) and isinstance(each.resource, type):
+                known += [each.resource, *each.versions]
+        versions: dict[str, dict[type[CustomResource], None]] = {}
+        for cls in known:
+            versions.setdefault(kind_of(cls).resource, {})[cls] = None
+        return [list(classes) for classes in versions.values()]
+
+    def _target(self, namespace: str | None, url: str | None) -> WebhookTarget:
+        if url is not None:
+            return WebhookTarget(url=url)
+        service = self._declaration.certificate.service
+        return WebhookTarget(service=service, namespace=namespace or self._object_name)
+
+    def _service(self, port: int | None, tls_files: TlsFiles | None) -> WebhookService | None:
+        if not self._declaration or port is None:
+            return None
+        from rws_operator.webhook.service import WebhookService  # brings cryptography along
+
+        return WebhookService(
+            self._declaration,
+            name=self.name,
+            object_name=self._object_name,
+            port=port,
+            tls_files=tls_files,
+        )
+
+
+def _finite(seconds: float, what: str) -> float:
+    if not 0 <= check_seconds(seconds, what) < math.inf:
+        raise ConfigurationError(
+            f"{what}={seconds}", remedy="use a finite number of seconds from 0"
+        )
+    return seconds
 
 
 def _crd(classes: list[type[CustomResource]]) -> dict[str, Any]:

@@ -15,9 +15,12 @@ import signal
 import sys
 import threading
 import traceback
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rws_operator.errors import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 LOST_SECONDS = 0.7
 """How long a process that has lost its Lease may take to end by itself."""
@@ -26,7 +29,7 @@ EXIT_SECONDS = 2.0
 """How long a process whose work is over may take to end by itself."""
 
 AFTER_DRAIN_SECONDS = 12.0
-"""How long a clean stop may take after the drain: less than a pod's grace period leaves."""
+"""How long a clean stop may take after `Runner.stop_seconds`: less than a pod's grace period."""
 
 _WATCH_SECONDS = 0.1
 _TELL_SECONDS = 0.2
@@ -35,9 +38,19 @@ _TELL_SECONDS = 0.2
 class Runner(Protocol):
     """What a process needs of an Operator."""
 
-    drain_seconds: float
+    @property
+    def stop_seconds(self) -> float:
+        """How long what is under way may go on once a stop was asked for."""
+        ...
 
-    async def run(self, *, http_port: int | None, kubeconfig: str | None) -> None:
+    async def run(
+        self,
+        *,
+        http_port: int | None,
+        webhook_port: int | None,
+        tls_files: tuple[str, str] | None,
+        kubeconfig: str | None,
+    ) -> None:
         """Run it."""
 
     def stop(self) -> None:
@@ -48,21 +61,38 @@ class Runner(Protocol):
         ...
 
 
-def run(program: Runner, *, http_port: int, kubeconfig: str | None, debug: bool) -> int:
+def run(
+    program: Runner,
+    *,
+    http_port: int,
+    webhook_port: int,
+    tls_files: tuple[str, str] | None,
+    kubeconfig: str | None,
+    debug: bool,
+) -> int:
     """Run the program until it is stopped, and return the exit code."""
+
+    def start() -> Awaitable[None]:
+        return program.run(
+            http_port=http_port,
+            webhook_port=webhook_port,
+            tls_files=tls_files,
+            kubeconfig=kubeconfig,
+        )
+
     ended = threading.Event()
     threading.Thread(
         target=_end_with_lease, args=(program, ended), name="rws-lease-guard", daemon=True
     ).start()
     try:
-        return asyncio.run(_serve(program, http_port=http_port, kubeconfig=kubeconfig, debug=debug))
+        return asyncio.run(_serve(program, start, debug=debug))
     except KeyboardInterrupt:
         return 1
     finally:
         ended.set()
 
 
-async def _serve(program: Runner, *, http_port: int, kubeconfig: str | None, debug: bool) -> int:
+async def _serve(program: Runner, start: Callable[[], Awaitable[None]], *, debug: bool) -> int:
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -73,7 +103,7 @@ async def _serve(program: Runner, *, http_port: int, kubeconfig: str | None, deb
         logging.getLogger("rws_operator").info("stopping", extra={"signal": number.name})
         if len(received) == 1:
             program.stop()
-            _end_soon(1, program.drain_seconds + AFTER_DRAIN_SECONDS)
+            _end_soon(1, program.stop_seconds + AFTER_DRAIN_SECONDS)
         else:
             task.cancel()
             _end_soon(1, EXIT_SECONDS)
@@ -82,7 +112,7 @@ async def _serve(program: Runner, *, http_port: int, kubeconfig: str | None, deb
         loop.add_signal_handler(number, stop, number)
     code = 1
     try:
-        await program.run(http_port=http_port, kubeconfig=kubeconfig)
+        await start()
         code = 0
     except* OperatorError as group:
         for error in _flat(group):

@@ -132,7 +132,7 @@ def test_two_controllers_of_one_name_are_refused() -> None:
 
 async def test_an_operator_without_controllers_does_not_run() -> None:
     """It would do nothing for ever, unnoticed."""
-    with pytest.raises(ConfigurationError, match="app has no controllers: add one"):
+    with pytest.raises(ConfigurationError, match="app has neither controllers nor webhooks: add"):
         await Operator("app").run()
 
 

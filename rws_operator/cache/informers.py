@@ -100,9 +100,13 @@ class Informers:
             except TimeoutError:
                 log.warning("waiting for the first list of %s", "; ".join(map(_why, missing)))
 
-    def unsynced(self) -> list[str]:
-        """Each informer without its first list, and why."""
-        return [_why(i) for i in self._informers.values() if not i.synced.is_set()]
+    def unsynced(self, *, exempt: Callable[[Kind], bool] = lambda kind: False) -> list[str]:
+        """Each informer without its first list, and why; but for kinds that are exempt."""
+        return [
+            _why(i)
+            for i in self._informers.values()
+            if not i.synced.is_set() and not exempt(i.kind)
+        ]
 
     def failing(self) -> list[str]:
         """Each informer whose watch does not work now, and why; synced ones too."""

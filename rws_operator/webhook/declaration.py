@@ -1,0 +1,171 @@
+"""What an Operator declares of webhooks: the functions, the converters, the certificate.
+
+`Operator`'s decorators fill it; its manifests, its CRDs and `service`, which runs it, are made
+from it. The decorators return the functions unchanged, with their types.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rws_operator.controller.checks import as_tuple, check_type
+from rws_operator.errors import ConfigurationError, check_seconds
+from rws_operator.manifests.names import check_label, check_subdomain
+from rws_operator.resources import CustomResource, Kind, kind_of, kinds
+from rws_operator.webhook.certificate import YEAR_SECONDS
+from rws_operator.webhook.conversion import RawConversion, TypedConversion
+from rws_operator.webhook.converters import Converters
+from rws_operator.webhook.decorators import ConvertDecorator, MutateDecorator, ValidateDecorator
+from rws_operator.webhook.registration import CONVERSION_PATH, default_path
+from rws_operator.webhook.webhooks import Webhooks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rws_operator.webhook.registration import RegistrationOptions, WebhookOptions
+
+S = TypeVar("S", bound=CustomResource)
+G = TypeVar("G", bound=CustomResource)
+
+STAGE_SECONDS = 60.0
+
+_BUILT_IN = frozenset(each for each in vars(kinds).values() if isinstance(each, Kind))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateSettings:
+    """How the webhooks' certificate is kept; see `Operator.certificate`."""
+
+    secret: str
+    service: str
+    names: tuple[str, ...] = ()
+    lifetime_seconds: float = YEAR_SECONDS
+    stage_seconds: float = STAGE_SECONDS
+
+
+class Declaration:
+    """The webhooks of one Operator.
+
+    Args:
+        name: The operator's name, for errors.
+        object_name: Name of the objects that install it.
+    """
+
+    def __init__(self, name: str, object_name: str) -> None:
+        self._name = name
+        self._object_name = object_name
+        self.webhooks = Webhooks()
+        self.converters = Converters()
+        self._converts = False
+        self.certificate = CertificateSettings(
+            secret=f"{object_name}-webhook-certificate", service=object_name
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.webhooks.endpoints)
+
+    @property
+    def call_seconds(self) -> float:
+        """The longest time that a call may take."""
+        return max((each.timeout_seconds for each in self.webhooks.endpoints), default=0.0)
+
+    def validate(self, kind: Any, options: WebhookOptions) -> ValidateDecorator[Any]:
+        """Make the decorator of a validating function."""
+        path, others = _split(options, default_path("validate", kind_of(kind)))
+
+        def register(function: Callable[..., Any]) -> None:
+            self.webhooks.validate(kind, path, function, **others)
+
+        return ValidateDecorator(register)
+
+    def mutate(self, kind: Any, options: WebhookOptions) -> MutateDecorator[Any]:
+        """Make the decorator of a mutating function."""
+        path, others = _split(options, default_path("mutate", kind_of(kind)))
+
+        def register(function: Callable[..., Any]) -> None:
+            self.webhooks.mutate(kind, path, function, **others)
+
+        return MutateDecorator(register)
+
+    def convert(self, source: type[S], target: type[G]) -> ConvertDecorator[S, G]:
+        """Make the decorator of a converting function."""
+
+        def register(function: Callable[..., Any]) -> None:
+            self.converters.add(source, target, function)
+            if not self._converts:
+                self.webhooks.add(TypedConversion(CONVERSION_PATH, self.converters))
+                self._converts = True
+
+        return ConvertDecorator(register)
+
+    def set_certificate(
+        self,
+        *,
+        secret: str | None,
+        service: str | None,
+        names: Sequence[str],
+        lifetime_seconds: float,
+        stage_seconds: float,
+    ) -> None:
+        """Take how the certificate is kept.
+
+        Raises:
+            ConfigurationError: A name or a duration can't be used.
+        """
+        where = f"operator {self._name}: certificate"
+        for each in as_tuple(f"{where}: names", names):
+            check_type(each, str, f"{where}: one of names", "pass DNS names or IP addresses")
+        default = self.certificate
+        self.certificate = CertificateSettings(
+            secret=check_subdomain(secret or default.secret, f"{where}: secret"),
+            service=check_label(service or default.service, f"{where}: service"),
+            names=tuple(names),
+            lifetime_seconds=_positive(lifetime_seconds, f"{where}: lifetime_seconds"),
+            stage_seconds=_positive(stage_seconds, f"{where}: stage_seconds"),
+        )
+
+    def classes(self) -> list[type[CustomResource]]:
+        """The classes whose CRDs are this operator's: those of converters and typed webhooks."""
+        found = [each for versions in self.converters.kinds for each in versions]
+        found += [
+            each.resource for each in self.webhooks.registrations if isinstance(each.resource, type)
+        ]
+        return list(dict.fromkeys(found))
+
+    def converted(self) -> tuple[str, ...]:
+        """The names of the CRDs that the converters serve."""
+        return tuple(kind_of(versions[0]).resource for versions in self.converters.kinds)
+
+    def check_complete(self, served: Sequence[type[CustomResource]]) -> None:
+        """Refuse converters that could not convert every served version.
+
+        Raises:
+            ConfigurationError: A function is missing; says which and how to write it.
+        """
+        if self._converts:
+            self.converters.check_complete(served)
+
+    def needs_conversion(self, kind: Kind) -> bool:
+        """Whether a list of the kind may need this operator's own conversion webhook.
+
+        What a raw conversion converts is not known: any kind that has a CRD.
+        """
+        if self._converts and self.converters.needs_conversion(kind):
+            return True
+        is_raw = any(isinstance(each, RawConversion) for each in self.webhooks.endpoints)
+        return is_raw and kind not in _BUILT_IN
+
+
+def _split(options: WebhookOptions, default: str) -> tuple[str, RegistrationOptions]:
+    others: Any = dict(options)
+    return others.pop("path", default), others
+
+
+def _positive(seconds: float, what: str) -> float:
+    if not 0 < check_seconds(seconds, what) < math.inf:
+        raise ConfigurationError(
+            f"{what}={seconds}", remedy="use a finite number of seconds above 0"
+        )
+    return seconds
