@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
 from rws_operator.resources.policy_rule import PolicyRule
-from rws_operator.webhook.inspection import authorities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -94,6 +93,8 @@ class BundleEntry:
     @property
     def holds(self) -> Authorities:
         """The CAs of its caBundle; none where that can't be read."""
+        from rws_operator.webhook.inspection import authorities  # takes a while to import
+
         try:
             text = base64.b64decode(self.client_config.get("caBundle") or "").decode()
             return authorities(text) if text.strip() else ()

@@ -21,8 +21,6 @@ from rws_operator.errors import AlreadyExists, ConfigurationError, NotFound
 from rws_operator.resources import kinds
 from rws_operator.resources.names import check_label
 from rws_operator.webhook.ca_bundle import BundleObject, all_entries, patch_of
-from rws_operator.webhook.inspection import authorities, inspect
-from rws_operator.webhook.issue import issue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -85,6 +83,8 @@ class WebhookCertificate:
         Raises:
             ConfigurationError: A name can't be used.
         """
+        from rws_operator.webhook.issue import issue  # cryptography takes a while to import
+
         return cls(*issue(common_name, names, lifetime_seconds=lifetime_seconds, now=time.time()))
 
     @classmethod
@@ -152,6 +152,8 @@ class WebhookCertificate:
         Raises:
             ConfigurationError: Something is missing, is no PEM, or does not fit the rest.
         """
+        from rws_operator.webhook.inspection import inspect
+
         metadata = secret.get("metadata") or {}
         try:
             texts = {attribute: secret_text(secret, key) for key, attribute, _ in _FILES}
@@ -184,6 +186,8 @@ class WebhookCertificate:
             NotFound: There is no such object.
             Invalid: It was changed at the same moment.
         """
+        from rws_operator.webhook.inspection import authorities
+
         wanted = authorities(self.ca_pem)
         for kind, name in (
             (kinds.ValidatingWebhookConfiguration, validating),
