@@ -45,7 +45,8 @@ def check_selector(selector: Any, what: str) -> dict[str, Any]:
             _expression(each, f"{what}: matchExpressions[{index}]")
             for index, each in enumerate(expressions)
         ]
-    return checked
+    # An empty part says nothing, and the API server doesn't keep it.
+    return {part: value for part, value in checked.items() if value}
 
 
 def outside_namespace(selector: Mapping[str, Any] | None, namespace: str) -> dict[str, Any]:

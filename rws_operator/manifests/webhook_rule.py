@@ -27,7 +27,8 @@ class WebhookRule:
         group: API group, "" for core, "*" for all.
         version: Version within the group, "*" for all.
         resource: Plural name, or several; a subresource after a slash, e.g. ``pods/status``.
-        operations: What is done to the object, e.g. ``("CREATE", "UPDATE")``.
+        operations: What is done to the object, one or several of CREATE, UPDATE, DELETE, CONNECT;
+            "*" for all.
         scope: Whether only objects within namespaces, or only those outside, are meant.
 
     Raises:
@@ -37,7 +38,7 @@ class WebhookRule:
     group: str
     version: str
     resource: str | Sequence[str]
-    operations: Sequence[Operation]
+    operations: Operation | Sequence[Operation]
     scope: RuleScope = "*"
 
     def __post_init__(self) -> None:
