@@ -3,10 +3,13 @@
 #   make cluster  a bare control plane until Ctrl-C, to try an operator of your own on
 #   make test     all tests; ARGS="tests/cache -x" for some
 #   make check    format, lint, types, layers, spelling
+#   make bench-webhooks   reviews a second, beside a bare aiohttp handler
+#   make soak-webhooks    the webhooks under load for SECONDS (300) a disturbance
 
-.PHONY: demo cluster test check setup clean
+.PHONY: demo cluster test check bench-webhooks soak-webhooks setup clean
 .DEFAULT_GOAL := help
 ARGS ?=
+SECONDS ?= 300
 export KEEP PYTHON
 
 VENV := .venv
@@ -29,6 +32,13 @@ test: $(STAMP)
 
 check: $(STAMP)
 	@ci/check
+
+bench-webhooks: $(STAMP)
+	@PYTHONPATH=. $(VENV)/bin/python bench/webhooks.py $(ARGS)
+
+soak-webhooks: $(STAMP)
+	@RWS_WEBHOOK_LOAD_SECONDS=$(SECONDS) RWS_TEST_REQUIRE_KUBERNETES=1 $(VENV)/bin/python -m pytest \
+		tests/flow/test_webhook_life.py -rP $(ARGS)
 
 setup: $(STAMP)
 	@echo "set up: $(VENV)"
