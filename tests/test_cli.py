@@ -24,7 +24,7 @@ class Program:
 
     name = "app"
     default_image = "app:latest"
-    drain_seconds = 30.0
+    stop_seconds = 30.0
 
     def __init__(self, error: Exception | None = None) -> None:
         self.asked: dict[str, Any] = {}
@@ -39,6 +39,10 @@ class Program:
         if self._error:
             raise self._error
         return [{"kind": "Namespace"}]
+
+    def finalizers(self) -> dict[Any, list[str]]:
+        """It puts none on objects."""
+        return {}
 
     async def run(self, **arguments: Any) -> None:
         """End at once."""
@@ -70,7 +74,12 @@ def test_manifests_go_to_stdout_and_notes_to_stderr(capsys: pytest.CaptureFixtur
     printed = capsys.readouterr()
     assert list(yaml.safe_load_all(printed.out)) == [{"kind": "Namespace"}]
     assert printed.err == "note: no --image was given: the Deployment names app:latest\n"
-    assert program.asked == {"namespace": "n", "image": None, "replicas": 3}
+    assert program.asked == {
+        "namespace": "n",
+        "image": None,
+        "replicas": 3,
+        "webhook_url": None,
+    }
 
 
 def test_options_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,6 +90,9 @@ def test_options_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) 
     program = Program()
     assert main(program, ["--manifests"]) == 0
     assert program.asked["image"] == "i:1"
+    monkeypatch.setenv("RWS_CONFIG_WEBHOOK_URL", "https://h:1")
+    assert main(program, ["--manifests"]) == 0
+    assert program.asked["webhook_url"] == "https://h:1"
 
 
 @pytest.mark.parametrize("arguments", [["--manifests", "--image", "i"], ["--debug", "--manifests"]])
@@ -100,6 +112,10 @@ def test_an_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFixtur
         (["--image", "i"], "--image is for --manifests only"),
         (["--replicas", "2", "serve"], "--replicas is for --manifests only"),
         (["--manifests", "serve"], "--manifests and serve exclude each other"),
+        (["--webhook-url", "https://h", "serve"], "--webhook-url is for --manifests only"),
+        (["--namespace", "n", "uninstall"], "--namespace stands behind uninstall"),
+        (["serve", "--tls-cert-file", "c"], "go together: the key is missing"),
+        (["serve", "--tls-key-file", "k"], "go together: the certificate is missing"),
     ],
 )
 def test_what_would_be_ignored_is_refused(
@@ -156,6 +172,18 @@ def test_a_log_level_is_read_in_any_case(level: str) -> None:
     assert process.end()[0] == 0
 
 
+def test_the_pods_settings_say_where_webhooks_are_served() -> None:
+    """Port and mounted certificate come from the environment, as a Deployment sets them."""
+    process = Process(
+        "pass",
+        serves="0 ('/tls/tls.crt', '/tls/tls.key') None",
+        RWS_CONFIG_WEBHOOK_PORT="0",
+        RWS_CONFIG_TLS_CERT_FILE="/tls/tls.crt",
+        RWS_CONFIG_TLS_KEY_FILE="/tls/tls.key",
+    )
+    assert process.end()[0] == 0
+
+
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["serve", "--http-port", "99999"]])
 def test_a_wrong_option_is_one_line_too(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
@@ -180,7 +208,7 @@ from rws_operator.process import AFTER_DRAIN_SECONDS
 class Program:
     name = "app"
     default_image = "app:latest"
-    drain_seconds = 30.0
+    stop_seconds = 30.0
     lost = False
     def __init__(self):
         self.stopped = asyncio.Event()
@@ -192,8 +220,10 @@ class Program:
         self.stopped.set()
     def has_lost_lease(self):
         return self.lost
-    async def run(self, *, http_port, kubeconfig):
-        print("running", http_port, kubeconfig, flush=True)
+    def finalizers(self):
+        return {{}}
+    async def run(self, *, http_port, webhook_port, tls_files, kubeconfig):
+        print("running", http_port, webhook_port, tls_files, kubeconfig, flush=True)
 {body}
 
 sys.exit(main(Program(), ["serve", "--http-port", "0"]))
@@ -203,7 +233,7 @@ sys.exit(main(Program(), ["serve", "--http-port", "0"]))
 class Process:
     """A program whose `run` is the given body."""
 
-    def __init__(self, body: str, **environ: str) -> None:
+    def __init__(self, body: str, serves: str = "9443 None None", **environ: str) -> None:
         source = PROGRAM.format(body=textwrap.indent(textwrap.dedent(body), " " * 8))
         self.popen = subprocess.Popen(
             [sys.executable, "-c", source],
@@ -214,7 +244,7 @@ class Process:
             preexec_fn=die_with_parent,
         )
         assert self.popen.stdout is not None
-        assert self.popen.stdout.readline() == "running 0 None\n"
+        assert self.popen.stdout.readline() == f"running 0 {serves}\n"
         self.since = time.monotonic()
 
     def end(self, seconds: float = 10.0) -> tuple[int, str, float]:
@@ -261,7 +291,7 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
 def test_a_stop_is_bounded_by_the_drain() -> None:
     """What hangs longer than the drain and what follows it is ended, with 1."""
     process = Process("""
-        self.drain_seconds = 0.3 - AFTER_DRAIN_SECONDS
+        self.stop_seconds = 0.3 - AFTER_DRAIN_SECONDS
         print("ready", flush=True)
         await asyncio.sleep(60)
     """)
