@@ -10,8 +10,20 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
-from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast, dataclass_transform
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Union,
+    cast,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
 import pydantic
 from pydantic.fields import FieldInfo
@@ -42,6 +54,8 @@ class WireField(NamedTuple):
     has_default: bool
     default: Any
     factory: Callable[[], Any] | None
+    is_plain: bool
+    """Whether pydantic's dump of a value is right as it is."""
 
 
 if TYPE_CHECKING:
@@ -83,6 +97,8 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
     schema_rules: ClassVar[tuple[Rule, ...]] = ()
     schema_preserves_unknown: ClassVar[bool] = False
     schema_fields: ClassVar[tuple[WireField, ...]] = ()
+    schema_fields_by_name: ClassVar[Mapping[str, WireField]] = {}
+    schema_inner_fields: ClassVar[tuple[WireField, ...]] = ()
 
     if TYPE_CHECKING:
         # pydantic's own takes any configuration key; ours takes these two.
@@ -105,6 +121,8 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
         # pydantic hands our keywords to this hook again.
         super().__pydantic_init_subclass__()
         cls.schema_fields = _wire_fields(cls)
+        cls.schema_fields_by_name = {field.name: field for field in cls.schema_fields}
+        cls.schema_inner_fields = tuple(each for each in cls.schema_fields if not each.is_plain)
         refuse_shared_wire_names(cls)
         resolve(cls, wait=True)
 
@@ -222,32 +240,33 @@ def _settle(value: Any, wire: Any, defaults: _Defaults) -> Any:
     """Correct pydantic's dump `wire` of `value`, both walked together."""
     if isinstance(value, Model):
         return _settle_model(value, wire, defaults)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()  # pydantic's is the URL-safe alphabet
-    if isinstance(value, set | frozenset):
-        return sorted(wire, key=repr)  # the order of a set changes from process to process
-    if isinstance(value, list | tuple) and isinstance(wire, list):
+    if isinstance(value, _ARRAYS) and isinstance(wire, list):
         inner: _Defaults = "omitted" if defaults == "omitted" else "kept unless null"
         return [_settle(v, w, inner) for v, w in zip(value, wire, strict=True)]
     if isinstance(value, Mapping) and isinstance(wire, dict):
         pairs = zip(value.values(), wire.items(), strict=True)
         return {key: _settle(v, w, defaults) for v, (key, w) in pairs}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()  # pydantic's is the URL-safe alphabet
+    if isinstance(value, _SETS):
+        return sorted(wire, key=repr)  # the order of a set changes from process to process
     return wire
 
 
 def _settle_model(model: Model, wire: dict[str, Any], defaults: _Defaults) -> dict[str, Any]:
-    values, given = vars(model), model.model_fields_set
-    for field in model.schema_fields:
-        if field.alias not in wire:
-            continue
-        value = values[field.name]
-        if field.name not in given and _is_left_out(field, value, defaults):
+    values, fields = vars(model), model.schema_fields_by_name
+    for name in fields.keys() - model.model_fields_set:
+        field = fields[name]
+        if field.alias in wire and _is_left_out(field, values[name], defaults):
             del wire[field.alias]  # the dump is ours to change
-        elif not isinstance(value, _SETTLED):
-            wire[field.alias] = _settle(value, wire[field.alias], defaults)
+    for field in model.schema_inner_fields:
+        if field.alias in wire:
+            wire[field.alias] = _settle(values[field.name], wire[field.alias], defaults)
     return wire
 
 
+_ARRAYS = (list, tuple)
+_SETS = (set, frozenset)
 _SETTLED = (str, int, float, NoneType)
 
 
@@ -260,9 +279,20 @@ def _wire_fields(cls: type[Model]) -> tuple[WireField, ...]:
             has_default=not (field.is_required() or field.default_factory_takes_validated_data),
             default=field.default,
             factory=cast("Callable[[], Any] | None", field.default_factory),
+            is_plain=_is_plain(field.annotation),
         )
         for name, field in cls.model_fields.items()
     )
+
+
+def _is_plain(annotation: Any) -> bool:
+    """Whether the type is of numbers, texts and null, and lists and dicts of them, alone."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _is_plain(inner[0])
+    if origin in (Union, UnionType, list, dict):
+        return all(map(_is_plain, inner))
+    return annotation in _SETTLED or annotation is bool or origin is Literal
 
 
 def _is_left_out(field: WireField, value: Any, defaults: _Defaults) -> bool:
