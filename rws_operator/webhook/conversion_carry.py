@@ -153,23 +153,31 @@ def _merged_object(
     for key, value in after.items():
         field, typed = _member(made, key)
         old = before.get(key, _MISSING)
-        if key in raw:
-            merged[key] = _merged(raw[key], old, value, typed)
-        elif not _is_invented(field, typed, old, value):
-            merged[key] = value
+        if key in raw or not _is_invented(field, typed, old, value):
+            merged[key] = _merged(raw.get(key, _MISSING), old, value, typed)
     return merged
 
 
 def _merged(raw: Any, before: Any, after: Any, made: Any) -> Any:
-    if _is_same(before, after):
+    if raw is not _MISSING and _is_same(before, after):
         return raw
-    if isinstance(raw, dict) and isinstance(before, dict) and isinstance(after, dict):
-        return _merged_object(raw, before, after, made)
-    lists = all(isinstance(each, list) for each in (raw, before, after))
-    if lists and len(raw) == len(before) == len(after):
-        typed = made if isinstance(made, list | tuple) else [None] * len(raw)
-        return [_merged(*row) for row in zip(raw, before, after, typed, strict=True)]
+    if isinstance(after, dict):
+        return _merged_object(_object(raw), _object(before), after, made)
+    if isinstance(after, list):
+        return _merged_list(raw, before, after, made)
     return after
+
+
+def _merged_list(raw: Any, before: Any, after: list[Any], made: Any) -> list[Any]:
+    length = len(after)
+    if not all(isinstance(each, list) and len(each) == length for each in (raw, before)):
+        raw = before = [_MISSING] * length
+    typed = made if isinstance(made, list | tuple) else [None] * length
+    return [_merged(*row) for row in zip(raw, before, after, typed, strict=True)]
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _is_same(before: Any, after: Any) -> bool:

@@ -19,12 +19,14 @@ import pydantic
 
 from rws_operator import metrics
 from rws_operator.controller.handlers import is_async, name_of
-from rws_operator.errors import OperatorError
+from rws_operator.errors import DecodeError, OperatorError
 from rws_operator.webhook.conversion_carry import Carrier, merged_metadata
+from rws_operator.webhook.conversion_partial import common, completions
 from rws_operator.webhook.conversion_review import read_object
 from rws_operator.webhook.converters import ConversionFailed
 
 if TYPE_CHECKING:
+    from rws_operator.resources import CustomResource
     from rws_operator.webhook.converters import Route
 
 log = logging.getLogger("rws_operator.webhook")
@@ -52,11 +54,29 @@ def by_classes(route: Route, raw: bytes) -> Calls:
             must not.
     """
     document = _read(raw)
-    typed: Any = route.source.from_wire(raw)
+    try:
+        typed = route.source.from_wire(raw)
+    except DecodeError as error:
+        return (yield from _by_completion(route, document, error))
+    return (yield from _by_steps(route, document, typed))
+
+
+def _by_steps(route: Route, document: dict[str, Any], typed: CustomResource) -> Calls:
     carrier = Carrier(document, typed)
     for step in route.steps:
         typed = step.check((yield FunctionCall(step.function, (typed,))))
     return carrier.target(typed, route.names)
+
+
+def _by_completion(route: Route, document: dict[str, Any], error: DecodeError) -> Calls:
+    one, other = completions(route.source, document, error)
+    try:
+        first = yield from _by_steps(route, one, route.source.from_wire(one))
+        second = yield from _by_steps(route, other, route.source.from_wire(other))
+    except OperatorError:
+        # The functions refuse values that nobody wrote; what is wrong is that there were none.
+        raise error from error.__cause__
+    return common(first, second)
 
 
 def by_dicts(function: Callable[[dict[str, Any], str], Any], raw: bytes, desired: str) -> Calls:
@@ -95,15 +115,16 @@ def run(calls: Calls) -> dict[str, Any]:
     Raises:
         OperatorError: The object can't be converted.
     """
-    made = None
+    made: Any = None
+    failure: OperatorError | None = None
     while True:
-        call = _next(calls, made)
+        call = _next(calls, made, failure)
         if isinstance(call, dict):
             return call
         try:
-            made = call.function(*call.arguments)
+            made, failure = call.function(*call.arguments), None
         except Exception as error:
-            raise explained(error, name_of(call.function)) from error
+            failure = explained(error, name_of(call.function))
 
 
 async def run_async(
@@ -114,9 +135,10 @@ async def run_async(
     Raises:
         OperatorError: The object can't be converted, or what `run_plain` raised.
     """
-    made = None
+    made: Any = None
+    failure: OperatorError | None = None
     while True:
-        call = _next(calls, made)
+        call = _next(calls, made, failure)
         if isinstance(call, dict):
             return call
         try:
@@ -124,13 +146,14 @@ async def run_async(
                 made = await call.function(*call.arguments)
             else:
                 made = await run_plain(call)
+            failure = None
         except Exception as error:
-            raise explained(error, name_of(call.function)) from error
+            failure = explained(error, name_of(call.function))
 
 
-def _next(calls: Calls, made: Any) -> FunctionCall | dict[str, Any]:
+def _next(calls: Calls, made: Any, failure: OperatorError | None) -> FunctionCall | dict[str, Any]:
     try:
-        return calls.send(made)
+        return calls.send(made) if failure is None else calls.throw(failure)
     except StopIteration as end:
         value: dict[str, Any] = end.value
         return value
