@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, Never
 import msgspec
 
 from rws_operator import metrics
-from rws_operator.client.decode import decode_json, decode_object
 from rws_operator.controller.handlers import name_of
 from rws_operator.errors import DecodeError, Denied, OperatorError
-from rws_operator.resources import to_wire
+from rws_operator.resources import Model, to_wire
 from rws_operator.resources.model import wire_form
 from rws_operator.webhook.endpoint import ReviewError
 from rws_operator.webhook.invalid import denial, described, faults, listed
-from rws_operator.webhook.patch import Operation, merged, patch, same
+from rws_operator.webhook.patch import Operation, patch, same
 from rws_operator.webhook.request import AdmissionRequest
 from rws_operator.webhook.review import (
     decode_review,
@@ -97,7 +96,7 @@ class Admission:
         self, review: ReviewedRequest, request: AdmissionRequest[Any], call: Call
     ) -> Sequence[Operation]:
         has_object = not is_null(review.object)
-        before = self._dump(request.object) if has_object else None
+        before = self._text(request.object) if has_object else b""
         answer = await call.handlers.run(self._function, request, deadline=call.deadline)
         if not has_object:
             if answer is not None:
@@ -106,39 +105,29 @@ class Admission:
                 )
             return ()
         after = request.object if answer is None else answer
-        dump = self._dump(after)
-        if _encode(before) == _encode(dump):
-            return ()
-        raw = decode_json(review.object, decode_object)
-        new = merged(raw, before, dump, after) if isinstance(self._resource, type) else dump
-        self._check_identity(raw, new)
-        return patch(raw, new)
+        operations = patch(bytes(review.object), before, self._text(after), after)
+        self._check_identity(operations)
+        return operations
 
-    def _dump(self, obj: Any) -> Any:
-        """The object as JSON data that nobody else has."""
-        if isinstance(self._resource, type):
-            if not isinstance(obj, self._resource):
-                self._refuse_answer(obj, f"return {self._resource.__name__} or None")
-            return self._dumped(wire_form, obj)
-        return self._dumped(lambda obj: decode_object(_encode(to_wire(obj))), obj)
-
-    def _dumped(self, dump: Any, obj: Any) -> Any:
+    def _text(self, obj: Any) -> bytes:
+        """The object as JSON."""
+        if isinstance(self._resource, type) and not isinstance(obj, self._resource):
+            self._refuse_answer(obj, f"return {self._resource.__name__} or None")
         try:
-            return dump(obj)
+            return _encode(wire_form(obj) if isinstance(obj, Model) else to_wire(obj))
         except (OperatorError, TypeError, ValueError, RecursionError) as error:
             raise self._fault(f"returned what is no JSON: {error}", "return plain data") from error
 
-    def _check_identity(self, raw: dict[str, Any], new: dict[str, Any]) -> None:
+    def _check_identity(self, operations: Sequence[Operation]) -> None:
         """Refuse what makes it another object.
 
         Raises:
             ReviewError: Names what was changed.
         """
-        metadata, now = raw.get("metadata") or {}, new.get("metadata") or {}
-        changed = [f"metadata.{key}" for key in _IDENTITY if metadata.get(key) != now.get(key)]
-        changed += [key for key in ("apiVersion", "kind") if raw.get(key) != new.get(key)]
+        changed = [path for each in operations if (path := each["path"]) in _IDENTITY]
         if changed:
-            raise self._fault(f"changed {', '.join(changed)}", "give back the same object")
+            names = ", ".join(path[1:].replace("/", ".") or "everything" for path in changed)
+            raise self._fault(f"changed {names}", "give back the same object")
 
     def _refuse_answer(self, answer: Any, remedy: str) -> Never:
         if inspect.iscoroutine(answer):
@@ -149,7 +138,10 @@ class Admission:
         return ReviewError(500, f"the handler {name_of(self._function)} {what}", remedy=remedy)
 
 
-_IDENTITY = ("name", "namespace", "uid")
+_IDENTITY = frozenset(
+    ("", "/apiVersion", "/kind", "/metadata", "/metadata/name", "/metadata/namespace",
+     "/metadata/uid")
+)  # fmt: skip
 
 
 def _is_bookkeeping(request: AdmissionRequest[Any]) -> bool:

@@ -105,6 +105,8 @@ async def _read(request: web.BaseRequest, deadline: float) -> bytes:
         raise ReviewError(415, f"the body is {request.content_type}", remedy=f"send {_JSON}")
     if (request.content_length or 0) > MAX_BODY_BYTES:
         raise _too_large()
+    if request.content.is_eof():  # all of it came with the headers: no timer is needed
+        return await _collect(request)
     try:
         async with asyncio.timeout_at(deadline) as limit:
             return await _collect(request)

@@ -1,11 +1,12 @@
 """From what a handler did to an object to a JSON patch of the object as it came.
 
-Two steps. `merged` carries the handler's changes (its model's dump before and after) over to the
-raw object, so that whatever the model doesn't know, defaults it would add and ways to write a
-number stay as they were. `patch` tells the difference of two raw objects in RFC 6902's words.
+Three texts are walked together: the object as it came, what the handler's object was on the wire
+before, and what it was after. What changed from before to after becomes operations on the object
+as it came, so that whatever the model doesn't know, defaults it would add and ways to write a
+number stay as they were. Parts whose text did not change are skipped unread.
 
-Invariants: the patch of an object and its merged form gives that form; what did not change is in
-no operation; nothing that came is changed in place.
+Invariants: the patched object differs from the one that came in what the handler changed, and in
+nothing else; no change, no operation.
 """
 
 from __future__ import annotations
@@ -20,128 +21,116 @@ from rws_operator.resources import Model
 
 Operation = dict[str, Any]
 
-_text = msgspec.json.Encoder(order="deterministic").encode
+_read = msgspec.json.Decoder().decode
+_read_keys = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_read_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_sorted_text = msgspec.json.Encoder(order="deterministic").encode
 
 
 def same(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON; Python takes ``True`` for ``1``."""
-    return bool(one == other) and _text(one) == _text(other)
+    return bool(one == other) and _sorted_text(one) == _sorted_text(other)
 
 
-def patch(old: Any, new: Any) -> list[Operation]:
-    """The operations that make ``new`` of ``old``, none if they are the same."""
-    operations: list[Operation] = []
-    _compare(old, new, "", operations)
-    return operations
+def patch(raw: bytes, before: bytes, after: bytes, value: Any = None) -> list[Operation]:
+    """The operations that do to the raw object what was done to the handler's.
+
+    Args:
+        raw: As the API server sent it.
+        before: The JSON of what the handler got.
+        after: The JSON of what it gave back.
+        value: What it gave back itself: its models say which keys they know. A key that the
+            model does not know is kept where it is missing afterwards, since a handler may give
+            back a new object.
+    """
+    walk = _Walk()
+    walk.compare(raw, before, after, value, "")
+    return walk.operations
 
 
-def _compare(old: Any, new: Any, path: str, operations: list[Operation]) -> None:
-    if old is new or same(old, new):
-        return
-    if isinstance(old, dict) and isinstance(new, dict):
-        _compare_keys(old, new, path, operations)
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        for index, (one, other) in enumerate(zip(old, new, strict=True)):
-            _compare(one, other, f"{path}/{index}", operations)
-    else:
-        operations.append({"op": "replace", "path": path, "value": new})
+class _Walk:
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
 
+    def compare(self, raw: bytes, before: bytes, after: bytes, value: Any, path: str) -> None:
+        if before == after:
+            return
+        opening = {raw[:1], before[:1], after[:1]}
+        if opening == {b"{"}:
+            self._compare_keys(raw, before, after, value, path)
+        elif opening == {b"["}:
+            self._compare_items(raw, before, after, value, path)
+        elif not same(_read(before), _read(after)):
+            self._put("replace", path, after)
 
-def _compare_keys(
-    old: dict[str, Any], new: dict[str, Any], path: str, operations: list[Operation]
-) -> None:
-    for key, value in old.items():
-        at = f"{path}/{_escaped(key)}"
-        if key in new:
-            _compare(value, new[key], at, operations)
-        else:
-            operations.append({"op": "remove", "path": at})
-    for key, value in new.items():
-        if key not in old:
-            operations.append({"op": "add", "path": f"{path}/{_escaped(key)}", "value": value})
+    def _compare_keys(self, raw: bytes, before: bytes, after: bytes, value: Any, path: str) -> None:
+        old, was, now = _read_keys(raw), _read_keys(before), _read_keys(after)
+        values = _values(value, now)
+        for key, new in now.items():
+            at = f"{path}/{_escaped(key)}"
+            if key not in was:
+                self._put("add", at, new)
+            elif key in old:
+                each = values.get(key)
+                self.compare(bytes(old[key]), bytes(was[key]), bytes(new), each, at)
+            elif not same(_read(was[key]), _read(new)):
+                self._put("add", at, new)
+        removed = (was.keys() - now.keys()) & old.keys()
+        if isinstance(value, Model):
+            removed &= {field.alias for field in value.schema_fields}
+        for key in sorted(removed):
+            self.operations.append({"op": "remove", "path": f"{path}/{_escaped(key)}"})
+
+    def _compare_items(
+        self, raw: bytes, before: bytes, after: bytes, value: Any, path: str
+    ) -> None:
+        old, was, now = (list(map(bytes, _read_items(text))) for text in (raw, before, after))
+        if len(old) != len(was):  # the model reads something else into it
+            self._put("replace", path, after)
+            return
+        origins = _origins(was, now)
+        if len(was) != len(now):
+            items = [
+                new if origin is None else old[origin]
+                for new, origin in zip(now, origins, strict=True)
+            ]
+            self._put("replace", path, b"[" + b",".join(items) + b"]")
+            return
+        values = value if isinstance(value, list | tuple) and len(value) == len(now) else None
+        moved = set(origins)
+        for index, origin in enumerate(origins):
+            at = f"{path}/{index}"
+            if origin is None and index not in moved:
+                each = values[index] if values else None
+                self.compare(old[index], was[index], now[index], each, at)
+            elif origin != index:
+                self._put("replace", at, now[index] if origin is None else old[origin])
+
+    def _put(self, op: str, path: str, value: bytes | msgspec.Raw) -> None:
+        self.operations.append({"op": op, "path": path, "value": msgspec.Raw(value)})
 
 
 def _escaped(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def merged(raw: Any, before: Any, after: Any, value: Any) -> Any:
-    """The raw value with what was changed from ``before`` to ``after``.
-
-    Args:
-        raw: As the API server sent it.
-        before: The dump of what the handler got.
-        after: The dump of what it gave back.
-        value: What it gave back itself: its models say which keys they know. A key that the
-            model does not know is kept where it is missing afterwards, since a handler may give
-            back a new object.
-
-    Returns:
-        ``raw`` itself where nothing was changed.
-    """
-    if same(before, after):
-        return raw
-    if isinstance(raw, dict) and isinstance(before, dict) and isinstance(after, dict):
-        return _merged_keys(raw, before, after, value)
-    if isinstance(raw, list) and isinstance(before, list) and isinstance(after, list):
-        return _merged_items(raw, before, after, value)
-    return after
-
-
-def _merged_keys(
-    raw: dict[str, Any], before: dict[str, Any], after: dict[str, Any], value: Any
-) -> dict[str, Any]:
-    result = dict(raw)
-    values = _values(value, after)
-    for key, new in after.items():
-        if key in before and key in raw:
-            result[key] = merged(raw[key], before[key], new, values.get(key))
-        elif key not in before or not same(before[key], new):
-            result[key] = new
-    known = {field.alias for field in value.schema_fields} if isinstance(value, Model) else None
-    for key in before:
-        if key not in after and (known is None or key in known):
-            result.pop(key, None)
-    return result
-
-
-def _values(value: Any, dump: dict[str, Any]) -> dict[str, Any]:
-    """What stands behind the keys of a dump."""
+def _values(value: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """What stands behind the keys."""
     if isinstance(value, Model):
         return {field.alias: getattr(value, field.name) for field in value.schema_fields}
-    if isinstance(value, Mapping) and len(value) == len(dump):
-        return dict(zip(dump, value.values(), strict=True))  # its own keys need not be texts
+    if isinstance(value, Mapping) and len(value) == len(keys):
+        return dict(zip(keys, value.values(), strict=True))  # its own keys need not be texts
     return {}
 
 
-def _merged_items(raw: list[Any], before: list[Any], after: list[Any], value: Any) -> list[Any]:
-    if len(raw) != len(before):
-        return after  # the model reads something else into it
-    values = value if isinstance(value, list | tuple) and len(value) == len(after) else ()
-    source = _sources(before, after)
-    taken = {index for index in source if index is not None}
-    result = []
-    for index, new in enumerate(after):
-        origin = source[index]
-        if origin is not None:
-            result.append(raw[origin])
-        elif len(before) == len(after) and index not in taken:
-            item = values[index] if values else None
-            result.append(merged(raw[index], before[index], new, item))
-        else:
-            result.append(new)
-    return result
-
-
-def _sources(before: list[Any], after: list[Any]) -> list[int | None]:
-    """For each item afterwards, which of those before it is: of equal ones, the one in place."""
-    old, new = [_text(item) for item in before], [_text(item) for item in after]
-    source = [at if at < len(old) and old[at] == text else None for at, text in enumerate(new)]
+def _origins(was: list[bytes], now: list[bytes]) -> list[int | None]:
+    """For each item now, which of those before it is: of equal ones, the one in place."""
+    origins = [at if at < len(was) and was[at] == text else None for at, text in enumerate(now)]
     free: defaultdict[bytes, deque[int]] = defaultdict(deque)
-    for at, text in enumerate(old):
-        if at >= len(new) or source[at] is None:
+    for at, text in enumerate(was):
+        if at >= len(now) or origins[at] is None:
             free[text].append(at)
-    for at, text in enumerate(new):
-        if source[at] is None and free.get(text):
-            source[at] = free[text].popleft()
-    return source
+    for at, text in enumerate(now):
+        if origins[at] is None and free.get(text):
+            origins[at] = free[text].popleft()
+    return origins
