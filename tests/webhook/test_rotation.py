@@ -1,0 +1,280 @@
+"""The rotation's rules one by one, without I/O; all at once in a model of several replicas."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rws_operator.webhook.certificate import WebhookCertificate
+from rws_operator.webhook.rotation import Content, Pair, Rotation, SecretSeen, Stage, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STAGE = 10.0
+LIFETIME = 900.0
+NAMES = frozenset({"hook.ns.svc"})
+
+_numbers = itertools.count()
+
+
+def a_pair(not_after: float = LIFETIME, *, ca: str | None = None, names=NAMES) -> Pair:
+    """A pair of its own, which no machine looks into."""
+    number = next(_numbers)
+    certificate = WebhookCertificate(ca or f"ca-{number}", f"cert-{number}", f"key-{number}")
+    return Pair(certificate, not_after, names)
+
+
+def a_rotation(*, made: list[Pair] | None = None) -> Rotation:
+    """A replica that makes the given pairs, then further ones."""
+    stock = iter(made or ())
+    return Rotation(lambda: next(stock, None) or a_pair(), NAMES, LIFETIME, STAGE)
+
+
+def holding(content: Content | None, version: str = "1", *, is_ours: bool = True) -> SecretSeen:
+    """A Secret that holds something."""
+    return SecretSeen(version, is_ours, content, "" if content else "broken")
+
+
+def serving(pair: Pair) -> Content:
+    """The content of a settled Secret."""
+    return Content(Stage.SERVING, pair, (pair.authority,))
+
+
+def settled(pair: Pair, bundle: Mapping[str, frozenset[str]] | None = None) -> Rotation:
+    """A replica that serves what the Secret holds, trusted, since 0."""
+    rotation = a_rotation()
+    rotation.saw(holding(serving(pair)), bundle or {"x": frozenset({pair.authority})}, 0)
+    rotation.serves(pair, 0)
+    return rotation
+
+
+MISSING = SecretSeen(None)
+
+
+class TestFirst:
+    """No Secret yet."""
+
+    def test_makes_one_at_once_where_nobody_is_trusted(self):
+        """A first installation waits for nobody."""
+        pair = a_pair()
+        rotation = a_rotation(made=[pair])
+        rotation.saw(MISSING, {"x": frozenset()}, 5)
+        decision = rotation.decide(5, 0)
+        assert decision.write == Write(serving(pair), None)
+        assert decision.serve is None  # only what was read back from the Secret
+
+    @pytest.mark.parametrize("bundles", [{"x": frozenset({"ca of others"})}, None])
+    def test_lets_holders_write_back_first(self, bundles):
+        """Who holds nothing gives those a moment who may."""
+        rotation = a_rotation()
+        rotation.saw(MISSING, bundles, 5)
+        assert rotation.decide(6.9, 0).write is None
+        assert rotation.decide(6.9, 0).wake_at == 7
+        write = rotation.decide(7, 0).write
+        assert write is not None
+        assert write.version is None
+
+    def test_serves_at_once_what_the_secret_holds(self):
+        """A replica that starts waits for no caBundle."""
+        pair = a_pair()
+        rotation = a_rotation()
+        rotation.saw(holding(serving(pair)), {"x": frozenset()}, 0)
+        decision = rotation.decide(0, 0)
+        assert decision.serve == pair
+        assert decision.trust == (pair.authority,)
+        assert decision.write is None
+
+    def test_never_serves_what_has_expired(self):
+        """An expired certificate of another's is not even served where there is none."""
+        rotation = a_rotation()
+        rotation.saw(holding(serving(a_pair(5)), is_ours=False), {}, 0)
+        decision = rotation.decide(0, 5)
+        assert decision.serve is None
+        assert decision.write is None
+
+
+class TestRenewal:
+    """The stages."""
+
+    def test_begins_when_a_third_of_the_life_is_left(self):
+        """Not before; and then with both CAs named, the old pair still to be served."""
+        pair, following = a_pair(), a_pair()
+        rotation = settled(pair)
+        rotation.issue = lambda: following
+        early = rotation.decide(100, 2 / 3 * LIFETIME - 50)
+        assert early.write is None
+        assert early.wake_at == 150
+        write = rotation.decide(150, 2 / 3 * LIFETIME).write
+        authorities = (pair.authority, following.authority)
+        assert write == Write(Content(Stage.TRUSTING, pair, authorities, following), "1")
+
+    def test_begins_at_once_where_a_name_is_missing(self):
+        """A certificate that is not valid for our names is not waited for."""
+        rotation = settled(a_pair(names=frozenset({"other"})))
+        write = rotation.decide(STAGE, 0).write
+        assert write is not None
+        assert write.content.stage is Stage.TRUSTING
+
+    def test_a_stage_needs_its_time_since_it_was_seen(self):
+        """The steady clock of this replica counts, from when it saw the stage."""
+        old, new = a_pair(), a_pair()
+        both = frozenset({old.authority, new.authority})
+        rotation = settled(old)
+        trusting = Content(Stage.TRUSTING, old, (old.authority, new.authority), new)
+        rotation.saw(holding(trusting, "2"), {"x": both}, 1000)
+        assert rotation.decide(1000 + STAGE - 0.1, 700).write is None
+        write = rotation.decide(1000 + STAGE, 700).write
+        authorities = (new.authority, old.authority)
+        assert write == Write(Content(Stage.RETIRING, new, authorities), "2")
+
+    def test_a_stage_needs_trust_in_each_ca_by_each_bundle(self):
+        """One caBundle behind, or unreadable, holds the renewal up; none at all does not."""
+        old, new = a_pair(), a_pair()
+        both = frozenset({old.authority, new.authority})
+        trusting = Content(Stage.TRUSTING, old, (old.authority, new.authority), new)
+        for bundles, goes_on in (
+            ({"x": both, "y": frozenset({old.authority})}, False),
+            (None, False),
+            ({"x": both, "y": both}, True),
+            ({}, True),
+        ):
+            rotation = settled(old)
+            rotation.saw(holding(trusting, "2"), bundles, 0)
+            assert (rotation.decide(STAGE, 700).write is not None) is goes_on
+
+    def test_the_old_ca_goes_only_when_the_new_certificate_is_served(self):
+        """RETIRING ends with what this replica serves, too."""
+        old, new = a_pair(), a_pair()
+        both = {"x": frozenset({old.authority, new.authority})}
+        retiring = Content(Stage.RETIRING, new, (new.authority, old.authority))
+        rotation = settled(old, both)
+        rotation.saw(holding(retiring, "3"), both, 0)
+        assert rotation.decide(STAGE, 700).write is None
+        assert rotation.decide(STAGE, 700).serve == new
+        rotation.serves(new, STAGE)
+        assert rotation.decide(STAGE, 700).write == Write(serving(new), "3")
+
+
+class TestServing:
+    """Which certificate is served when."""
+
+    def test_another_ca_is_served_after_it_was_trusted_for_a_stage(self):
+        """Also where the Secret is another's, and was swapped at once."""
+        old, new = a_pair(), a_pair()
+        rotation = settled(old)
+        rotation.saw(holding(serving(new), "2", is_ours=False), {"x": frozenset({"o"})}, 0)
+        rotation.saw(holding(serving(new), "2", is_ours=False), {"x": frozenset({new.authority})}, 5)
+        early = rotation.decide(5 + STAGE - 0.1, 0)
+        assert early.serve is None
+        assert early.trust == (new.authority, old.authority)  # the served one stays trusted
+        assert early.wake_at == 5 + STAGE
+        assert rotation.decide(5 + STAGE, 0).serve == new
+
+    @pytest.mark.parametrize("disturbed", [{"x": frozenset[str]()}, None])
+    def test_trust_that_was_broken_counts_anew(self, disturbed):
+        """A blanked caBundle, or one that can't be read, starts the time again."""
+        old, new = a_pair(), a_pair()
+        rotation = settled(old)
+        secret = holding(serving(new), "2")
+        trusted = {"x": frozenset({new.authority, old.authority})}
+        rotation.saw(secret, trusted, 0)
+        rotation.saw(secret, disturbed, 5)
+        rotation.saw(secret, trusted, 8)
+        assert rotation.decide(STAGE + 7, 0).serve is None
+        assert rotation.decide(STAGE + 8, 0).serve == new
+
+    def test_the_same_ca_is_served_at_once(self):
+        """Whoever trusted the old certificate trusts the new one."""
+        old = a_pair()
+        new = a_pair(ca=old.authority)
+        rotation = settled(old)
+        rotation.saw(holding(serving(new), "2", is_ours=False), {"x": frozenset()}, 0)
+        assert rotation.decide(0, 0).serve == new
+
+    def test_an_expired_one_is_replaced_at_once(self):
+        """What nobody accepts any more is no reason to wait."""
+        old, new = a_pair(50), a_pair()
+        rotation = settled(old)
+        rotation.saw(holding(serving(new), "2"), {"x": frozenset()}, 0)
+        assert rotation.decide(0, 49).serve is None
+        assert rotation.decide(0, 49).wake_at == 1
+        assert rotation.decide(0, 50).serve == new
+
+
+class TestRestoring:
+    """A Secret that is gone, or unusable."""
+
+    @pytest.mark.parametrize("secret", [MISSING, holding(None, "7")])
+    def test_a_holder_writes_the_same_content_back(self, secret):
+        """In whatever stage it was."""
+        old, new = a_pair(), a_pair()
+        trusting = Content(Stage.TRUSTING, old, (old.authority, new.authority), new)
+        rotation = settled(old)
+        rotation.saw(holding(trusting, "2"), {"x": frozenset({old.authority})}, 0)
+        rotation.saw(secret, {"x": frozenset({old.authority})}, 1)
+        assert rotation.decide(1, 0).write == Write(trusting, secret.version)
+
+    def test_an_expired_one_is_made_anew(self):
+        """Nothing valid is left to be written back."""
+        rotation = settled(a_pair(50))
+        rotation.issue = lambda: fresh
+        fresh = a_pair()
+        assert rotation.decide(1, 49).write is None
+        assert rotation.decide(1, 50).write == Write(serving(fresh), "1")
+
+    def test_one_of_anothers_is_never_written(self):
+        """Neither unusable nor expired; what is served stays."""
+        pair = a_pair()
+        for content in (None, serving(a_pair(5))):
+            rotation = settled(pair)
+            rotation.saw(holding(content, "2", is_ours=False), {"x": frozenset()}, 1)
+            decision = rotation.decide(1, 6)
+            assert decision.write is None
+            assert decision.serve is None
+            assert pair.authority in decision.trust
+
+    def test_the_maker_of_a_lost_one_is_waited_for(self):
+        """Another's Secret that was deleted is its maker's to bring back, until ours must do."""
+        theirs = a_pair(100)
+        rotation = a_rotation()
+        rotation.saw(holding(serving(theirs), is_ours=False), {}, 0)
+        rotation.serves(theirs, 0)
+        rotation.saw(MISSING, {}, 1)
+        assert rotation.decide(1, 99).write is None
+        assert rotation.decide(1, 100).write is not None
+
+    def test_nothing_is_decided_on_what_is_not_known(self):
+        """A Secret that can't be read is no missing one."""
+        rotation = settled(a_pair())
+        rotation.saw(None, {"x": frozenset()}, 1)
+        decision = rotation.decide(1, 2 * LIFETIME)
+        assert decision.write is None
+        assert decision.serve is None
+        assert decision.trust  # what is served must be trusted all the same
+
+
+class TestTrust:
+    """What the caBundles are to hold."""
+
+    def test_a_foreign_ca_goes_after_three_stages(self):
+        """It may be another replica's, so it gets the time in which that must have moved on."""
+        pair = a_pair()
+        rotation = settled(pair, {"x": frozenset({pair.authority, "foreign"})})
+        assert rotation.decide(3 * STAGE - 0.1, 0).distrust == frozenset()
+        assert rotation.decide(3 * STAGE - 0.1, 0).wake_at == 3 * STAGE
+        assert rotation.decide(3 * STAGE, 0).distrust == {"foreign"}
+
+    def test_nothing_goes_while_something_is_missing(self):
+        """Time counts from when everything needed is trusted, and known."""
+        pair = a_pair()
+        content = holding(serving(pair))
+        for bundles in ({"x": frozenset({"foreign"})}, None):
+            rotation = settled(pair)
+            rotation.saw(content, bundles, 0)
+            assert rotation.decide(10 * STAGE, 0).distrust == frozenset()
+        rotation = settled(pair)
+        rotation.saw(holding(None), {"x": frozenset({pair.authority, "foreign"})}, 0)
+        assert rotation.decide(10 * STAGE, 0).distrust == frozenset()
