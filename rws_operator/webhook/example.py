@@ -60,6 +60,11 @@ def example(schema: Mapping[str, Any], variant: int) -> Any:
     return _text(schema, variant) if kind == "string" else _number(schema, variant)
 
 
+def has_example(schema: Mapping[str, Any]) -> bool:
+    """Whether the format of a text is one that this module knows texts of."""
+    return schema.get("format") in _FORMATS
+
+
 def _object(schema: Mapping[str, Any], variant: int) -> dict[str, Any]:
     properties = schema.get("properties", {})
     missing = [name for name in schema.get("required", ()) if "default" not in properties[name]]
