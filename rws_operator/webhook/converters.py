@@ -89,7 +89,7 @@ class _Versions:
     """The classes of one kind, by version, and its functions."""
 
     hub: AnyResource
-    classes: dict[str, AnyResource] = field(default_factory=dict)
+    classes: dict[str, AnyResource]
     converters: dict[tuple[str, str], Converter] = field(default_factory=dict)
     routes: dict[tuple[str, str], Route] = field(default_factory=dict)
 
@@ -161,13 +161,14 @@ class Converters:
         hub = _hub(source, target)
         _check_function(function, source, target)
         kind = definition_of(hub).kind
-        versions = self._kinds.setdefault((kind.group, kind.kind), _Versions(hub))
-        for cls in (hub, source, target):
-            held = versions.classes.setdefault(_version(cls), cls)
-            if held is not cls or (cls is hub) != (cls is versions.hub):
+        versions = self._kinds.get((kind.group, kind.kind)) or _Versions(hub, {_version(hub): hub})
+        for cls, held in (
+            (hub, versions.hub),
+            *((each, versions.classes.get(_version(each), each)) for each in (source, target)),
+        ):
+            if cls is not held:
                 raise ConfigurationError(
-                    f"{cls.__name__}: {versions.hub.__name__ if cls is hub else held.__name__} "
-                    f"stands for this version of {kind.kind} already",
+                    f"{cls.__name__}: {held.__name__} has its place among {kind.kind}'s versions",
                     remedy="use one class a version, and one storage version, in all converters",
                 )
         pair = (_version(source), _version(target))
@@ -178,6 +179,8 @@ class Converters:
                 remedy="remove one of them",
             )
         versions.converters[pair] = Converter(source, target, function)
+        versions.classes |= {_version(source): source, _version(target): target}
+        self._kinds[kind.group, kind.kind] = versions
 
     @property
     def kinds(self) -> list[list[AnyResource]]:
