@@ -113,11 +113,11 @@ class _Versions:
 
     def _found(self, source: str, target: str) -> Route:
         route = Route(self.class_of(source), self.class_of(target), ())
+        if source == target:
+            return route
         hub = self.hub_version
         stations = [source, target] if hub in (source, target) else [source, hub, target]
-        return route._replace(
-            steps=tuple(self._step(start, end) for start, end in pairwise(stations) if start != end)
-        )
+        return route._replace(steps=tuple(self._step(*pair) for pair in pairwise(stations)))
 
     def _step(self, source: str, target: str) -> Converter:
         step = self.converters.get((source, target))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from rws_operator import Condition, CustomResource, Field, Model
+from rws_operator import Condition, CustomResource, Model
 from rws_operator.client.content_type import APPLY_PATCH
 from rws_operator.errors import NotFound
 from rws_operator.manifests import WebhookTarget, crd, with_conversion_webhook
@@ -150,9 +150,7 @@ def versions_of(group: str | None = None, *, stored: str = "v1") -> Versions:
 
     def group_schedule(old: Backup) -> BackupV2:
         when = SpecV2.When(schedule=old.spec.schedule, suspend=old.spec.suspend)
-        spec = SpecV2(
-            when=when, retention_days=old.spec.retention_days, targets=old.spec.targets
-        )
+        spec = SpecV2(when=when, retention_days=old.spec.retention_days, targets=old.spec.targets)
         return BackupV2(metadata=old.metadata, spec=spec, status=old.status)
 
     def flatten_schedule(new: BackupV2) -> Backup:
@@ -276,6 +274,4 @@ async def installed(
         finally:
             with contextlib.suppress(NotFound):
                 # Not of our test: a deletion converts what is there, by whatever is left here.
-                await cluster.client.request(
-                    "DELETE", f"{CRDS}/{document['metadata']['name']}"
-                )
+                await cluster.client.request("DELETE", f"{CRDS}/{document['metadata']['name']}")

@@ -64,7 +64,7 @@ def test_route_leads_through_the_storage_version():
     versions = versions_of()
     kind = definition_of(versions.v1).kind.kind
 
-    def steps(source, target):
+    def steps(source: str, target: str) -> list[str]:
         route = versions.converters.route(
             versions.api_version(source), kind, versions.api_version(target)
         )
@@ -186,7 +186,7 @@ def test_second_class_for_a_version():
 def test_function_of_another_form():
     """What can't be called with one object is refused where it is added."""
     with pytest.raises(ConfigurationError, match=r"def .*\(old: V1\) -> V2"):
-        Converters().add(V1, V2, lambda: None)  # type: ignore[arg-type, misc]
+        Converters().add(V1, V2, lambda: None)  # type: ignore[arg-type]
 
 
 def test_check_complete_names_each_function_that_is_missing():
