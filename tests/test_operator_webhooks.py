@@ -397,7 +397,7 @@ async def test_a_stop_lets_no_call_fall(boxes: Boxes) -> None:
         await asyncio.sleep(LAG_SECONDS - 0.4)
         await _call_at(boxes.operator.webhook_port)
         assert time.monotonic() - stopped < LAG_SECONDS
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(2)
         with pytest.raises(OSError, match="onnect"):
             await _call_at(boxes.operator.webhook_port)
         assert not slow.done()
@@ -405,7 +405,7 @@ async def test_a_stop_lets_no_call_fall(boxes: Boxes) -> None:
         boxes.release.set()
         assert (await slow)["metadata"]["name"] == "slow"
         await task
-        assert time.monotonic() - stopped < LAG_SECONDS + 2
+        assert time.monotonic() - stopped < LAG_SECONDS + 3
 
 
 async def _call_at(port: int | None) -> None:
@@ -424,6 +424,7 @@ async def test_webhooks_answer_what_a_draining_controller_writes(boxes: Boxes) -
     async def reconcile(box: Any, ctx: Context) -> None:
         boxes.operator.stop()
         await asyncio.sleep(2 * LAG_SECONDS)
+        assert not await is_ready(boxes.operator)
         patch = {"spec": {"owner": "me"}}
         await boxes.client.patch(boxes.now, box.name, box.namespace, patch=patch)
         written.set()
@@ -440,6 +441,34 @@ async def test_webhooks_answer_what_a_draining_controller_writes(boxes: Boxes) -
 
 async def _nothing() -> None:
     """Look at nothing."""
+
+
+async def test_a_cancelled_run_waits_for_no_lag(boxes: Boxes) -> None:
+    """A second signal cuts a drain short: reconciles, calls and the listener end at once."""
+    boxes.validate()
+    begun = asyncio.Event()
+
+    @boxes.operator.controller(boxes.now, namespaces=[boxes.namespace]).reconcile
+    async def reconcile(box: Any, ctx: Context) -> None:
+        begun.set()
+        await asyncio.sleep(60)
+
+    async with boxes.installed():
+        with contextlib.suppress(asyncio.CancelledError):  # the run, and so the fixture, ends by it
+            async with boxes.served() as task:
+                await eventually(20, boxes.answers)
+                await boxes.create("one", size=2)
+                await begun.wait()
+                boxes.operator.stop()
+                await asyncio.sleep(0.1)
+                await _call_at(boxes.operator.webhook_port)
+                cut = time.monotonic()
+                task.cancel()
+                await asyncio.wait([task])
+                assert time.monotonic() - cut < LAG_SECONDS / 2
+                assert task.cancelled()
+                with pytest.raises(OSError, match="onnect"):
+                    await _call_at(boxes.operator.webhook_port)
 
 
 async def test_a_missing_permission_is_named_while_controllers_work(

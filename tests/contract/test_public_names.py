@@ -20,12 +20,14 @@ import rws_operator.testing
 ROOT = Path(__file__).parent.parent.parent
 DESIGN = [
     "Action",
+    "AdmissionRequest",
     "BlockingContext",
     "Column",
     "Condition",
     "Context",
     "Controller",
     "CustomResource",
+    "Denied",
     "Field",
     "LeaderElector",
     "Model",
@@ -36,6 +38,8 @@ DESIGN = [
     "Rule",
     "Runnable",
     "Watch",
+    "WebhookCertificate",
+    "Webhooks",
     "backoff",
     "current_namespace",
     "identity",
