@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rws_operator import (
+    AdmissionRequest,
     Context,
     Controller,
     CustomResource,
@@ -231,6 +232,204 @@ async def test_an_operator_runs_once(tmp_path: Any) -> None:
         await operator.run()
     with pytest.raises(ConfigurationError, match="ConfigMap was added after the start"):
         operator.controller(kinds.ConfigMap)
+
+
+def validating(operator: Operator, kind: Any = Thing, **options: Any) -> None:
+    """Give an Operator a validating webhook."""
+
+    @operator.validate(kind, **options)
+    async def check(request: AdmissionRequest[Any]) -> None:
+        """Allow everything."""
+
+
+def converting(operator: Operator) -> None:
+    """Give an Operator both converters of Thing."""
+
+    @operator.convert(ThingV1Alpha1, Thing)
+    def upgrade(old: ThingV1Alpha1) -> Thing:
+        return Thing(metadata=old.metadata, spec=old.spec)
+
+    @operator.convert(Thing, ThingV1Alpha1)
+    def downgrade(thing: Thing) -> ThingV1Alpha1:
+        return ThingV1Alpha1(metadata=thing.metadata, spec=thing.spec)
+
+
+def of_kind(documents: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Those of a kind."""
+    return [each for each in documents if each["kind"] == kind]
+
+
+def grace_seconds(operator: Operator) -> int:
+    """The pods' grace period."""
+    pod = of_kind(operator.manifests(), "Deployment")[0]["spec"]["template"]["spec"]
+    seconds: int = pod["terminationGracePeriodSeconds"]
+    return seconds
+
+
+def test_the_decorators_leave_the_functions_as_they_are() -> None:
+    """They can be called and tested as they were written."""
+
+    def check(request: AdmissionRequest[Any]) -> None:
+        """Allow everything."""
+
+    def default(request: AdmissionRequest[Any]) -> None:
+        """Change nothing."""
+
+    def upgrade(old: ThingV1Alpha1) -> Thing:
+        return Thing(metadata=old.metadata, spec=old.spec)
+
+    operator = Operator("app")
+    assert operator.validate(Thing)(check) is check
+    assert operator.mutate(Thing)(default) is default
+    assert operator.convert(ThingV1Alpha1, Thing)(upgrade) is upgrade
+    paths = [each.path for each in operator.webhooks.endpoints]
+    assert paths == [f"/validate/things.{GROUP}/v1", f"/mutate/things.{GROUP}/v1", "/convert"]
+
+
+def test_webhooks_alone_are_enough_to_run() -> None:
+    """An operator need not have a controller."""
+    operator = Operator("app")
+    validating(operator)
+    operator.check_complete()
+
+
+def test_a_version_without_converter_is_refused_before_the_run() -> None:
+    """Whether the version is known by the converters or by a controller."""
+
+    class ThingV1Beta1(CustomResource, group=GROUP, kind="Thing", version="v1beta1", storage=False):
+        """A version in between."""
+
+        spec: Spec = Spec()
+
+    operator = Operator("app")
+    converting(operator)
+    operator.check_complete()
+    operator.controller(Thing, versions=[ThingV1Beta1]).reconcile(reconcile)
+    with pytest.raises(ConfigurationError, match=r"no converter for .*v1beta1 to v1"):
+        operator.check_complete()
+
+
+def test_manifests_hold_what_webhooks_need() -> None:
+    """Configurations at the end, a port, the right to keep the certificate; no caBundle."""
+    operator = Operator("app")
+    validating(operator)
+    operator.mutate(kinds.Pod)(lambda request: None)
+    converting(operator)
+    documents = operator.manifests(namespace="n")
+    assert [each["kind"] for each in documents[-2:]] == [
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+    ]
+    config = documents[-1]["webhooks"][0]["clientConfig"]
+    assert config == {
+        "service": {
+            "name": "app",
+            "namespace": "n",
+            "path": f"/validate/things.{GROUP}/v1",
+            "port": 443,
+        }
+    }
+    (crd,) = of_kind(documents, "CustomResourceDefinition")
+    assert [each["name"] for each in crd["spec"]["versions"]] == ["v1", "v1alpha1"]
+    assert crd["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["path"] == "/convert"
+    (role,) = of_kind(documents, "Role")
+    assert role["rules"][-1]["resourceNames"] == ["app-webhook-certificate"]
+    rules = str(of_kind(documents, "ClusterRole"))
+    assert "validatingwebhookconfigurations" in rules
+    assert "customresourcedefinitions" in rules
+    assert "9443" in str(of_kind(documents, "Deployment"))
+
+
+def test_manifests_by_url_call_no_service() -> None:
+    """For an operator outside of the cluster; its paths are appended."""
+    operator = Operator("app")
+    validating(operator)
+    converting(operator)
+    documents = operator.manifests(webhook_url="https://host:1234")
+    urls = [documents[-1]["webhooks"][0]["clientConfig"]["url"]]
+    (crd,) = of_kind(documents, "CustomResourceDefinition")
+    urls += [crd["spec"]["conversion"]["webhook"]["clientConfig"]["url"]]
+    assert urls == [f"https://host:1234/validate/things.{GROUP}/v1", "https://host:1234/convert"]
+    assert operator.crds(webhook_url="https://host:1234") == [crd]
+
+
+def test_a_kind_given_as_a_value_has_no_crd() -> None:
+    """Its CRD is somebody else's."""
+    operator = Operator("app")
+    validating(operator, Kind(f"{GROUP}/v1", "Thing", "things"))
+    assert operator.crds() == []
+    validating(operator, name=f"second.things.{GROUP}", path="/second")
+    assert [each["metadata"]["name"] for each in operator.crds()] == [f"things.{GROUP}"]
+
+
+def test_a_service_and_a_secret_of_ones_own() -> None:
+    """What stands in for the defaults stands in the manifests."""
+    operator = Operator("app")
+    operator.certificate(secret="tls", service="hooks")
+    validating(operator)
+    documents = operator.manifests()
+    assert documents[-1]["webhooks"][0]["clientConfig"]["service"]["name"] == "hooks"
+    assert of_kind(documents, "Role")[0]["rules"][-1]["resourceNames"] == ["tls"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"secret": "A_b"}, "certificate: secret 'A_b' is not a DNS subdomain"),
+        ({"service": "a.b"}, "certificate: service 'a.b' is not a DNS label"),
+        ({"names": "host"}, r"certificate: names='host': pass a list"),
+        ({"names": [5]}, "one of names=5: pass DNS names"),
+        ({"lifetime_seconds": 0}, "lifetime_seconds=0: use a finite number"),
+        ({"stage_seconds": float("inf")}, "stage_seconds=inf: use a finite number"),
+    ],
+)
+def test_a_certificate_that_can_not_be_kept_is_refused(
+    arguments: dict[str, Any], message: str
+) -> None:
+    """The error names operator and argument."""
+    with pytest.raises(ConfigurationError, match=message):
+        Operator("app").certificate(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("durations", "timeout", "seconds"),
+    [
+        ({}, 10, 45),
+        ({}, 1, 45),
+        ({}, 30, 65),
+        ({"drain_seconds": 2, "lag_seconds": 10}, 10, 25),
+    ],
+)
+def test_the_pods_grace_period_follows_lag_and_calls_too(
+    durations: dict[str, Any], timeout: int, seconds: int
+) -> None:
+    """The lag beside the drain, then the longest call."""
+    operator = Operator("app", **durations)
+    validating(operator, timeout_seconds=timeout)
+    assert grace_seconds(operator) == seconds
+    plain = Operator("app", lag_seconds=100)
+    plain.controller(Thing)
+    assert grace_seconds(plain) == 45
+
+
+@pytest.mark.parametrize("seconds", [-1, float("inf"), "5"])
+def test_a_lag_that_is_no_time_is_refused(seconds: Any) -> None:
+    """The error names operator and argument."""
+    with pytest.raises(ConfigurationError, match="operator app: lag_seconds"):
+        Operator("app", lag_seconds=seconds)
+
+
+def test_finalizers_are_known_by_kind() -> None:
+    """For who takes them off when the operator is gone."""
+    operator = Operator("app")
+    things = operator.controller(Thing)
+    operator.controller(kinds.ConfigMap)
+
+    @things.finalizer("example.com/data")
+    async def cleanup(thing: Thing, ctx: Context) -> None:
+        """Clean up nothing."""
+
+    assert operator.finalizers() == {things.kind: ["example.com/data"]}
 
 
 def test_the_package_is_light_to_import() -> None:
