@@ -122,16 +122,20 @@ class AdmissionLoad:
             self._sender.cancel()
         await asyncio.gather(self._sender, return_exceptions=error is not None)
 
-    async def _send(self) -> None:
+    async def once(self, attempt: Attempt) -> str | None:
+        """Send one create that does not count; return what is wrong with the answer, or None."""
+        async with self._session() as session:
+            return await self._outcome(session, attempt)
+
+    def _session(self) -> aiohttp.ClientSession:
         headers = {"Authorization": f"Bearer {self._access.token}"} if self._access.token else {}
         connector = aiohttp.TCPConnector(ssl=self._access.tls, limit=0)
+        return aiohttp.ClientSession(connector=connector, headers=headers)
+
+    async def _send(self) -> None:
         loop = asyncio.get_running_loop()
-        started = loop.time()
-        async with (
-            aiohttp.ClientSession(connector=connector, headers=headers) as session,
-            asyncio.TaskGroup() as calls,
-        ):
-            number = 0
+        async with self._session() as session, asyncio.TaskGroup() as calls:
+            number, started = 0, loop.time()
             while not self._stopping.is_set():
                 calls.create_task(self._call(session, self._attempt(number)))
                 number += 1

@@ -25,7 +25,7 @@ from rws_operator.testing.eventually import eventually
 from rws_operator.testing.supervise import die_with_parent
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from rws_operator.testing.control_plane import ControlPlane
     from rws_operator.testing.forwarder import Forwarder
@@ -49,8 +49,10 @@ class Kubectl:
 
     async def attempt(self, *arguments: str, stdin: str | None = None) -> tuple[int, str]:
         """Run kubectl; return its exit code and what it printed."""
-        answer = await asyncio.to_thread(
-            subprocess.run,
+        return await asyncio.to_thread(self._run, *arguments, stdin=stdin)
+
+    def _run(self, *arguments: str, stdin: str | None) -> tuple[int, str]:
+        answer = subprocess.run(
             [KUBECTL, *arguments],
             input=stdin,
             capture_output=True,
@@ -227,10 +229,22 @@ class Installation:
 
 
 @contextlib.asynccontextmanager
-async def installed(installation: Installation, *replicas: str) -> AsyncIterator[Installation]:
-    """Install it, start replicas, and take all away afterwards; a failure shows their logs."""
+async def installed(
+    installation: Installation,
+    *replicas: str,
+    before: Callable[[], Awaitable[None]] | None = None,
+) -> AsyncIterator[Installation]:
+    """Install it, start replicas, and take all away afterwards; a failure shows their logs.
+
+    Args:
+        installation: What to install.
+        replicas: Names of replicas to start.
+        before: Called when the manifests are printed, but not yet applied.
+    """
     await installation.print()
     try:
+        if before is not None:
+            await before()
         await installation.apply()
         await asyncio.gather(*(installation.start(name) for name in replicas))
         yield installation

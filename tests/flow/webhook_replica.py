@@ -1,0 +1,102 @@
+"""The operator of `test_webhook_life`: a controller and all three webhooks, named by environment.
+
+    python webhook_replica.py serve | --manifests
+
+TEST_OPERATOR is its name, TEST_GROUP the group of its kind, TEST_NAMESPACE the one its admission
+webhooks look at, TEST_LIFETIME and TEST_STAGE the seconds of its certificate, TEST_NAMES further
+names in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from rws_operator import AdmissionRequest, Context, CustomResource, Denied, Model, Operator
+
+GROUP = os.environ["TEST_GROUP"]
+SELECTOR = {"matchLabels": {"kubernetes.io/metadata.name": os.environ["TEST_NAMESPACE"]}}
+
+
+class VaultSpec(Model):
+    """What a Vault asks for."""
+
+    size_gi: int
+    owner: str | None = None
+
+
+class VaultStatus(Model):
+    """What was seen to."""
+
+    size_gi: int | None = None
+
+
+class Vault(CustomResource, group=GROUP, version="v1"):
+    """A vault."""
+
+    spec: VaultSpec
+    status: VaultStatus = VaultStatus()
+
+
+class OldVaultSpec(Model):
+    """What a Vault asked for."""
+
+    capacity: str
+    owner: str | None = None
+
+
+class OldVault(CustomResource, group=GROUP, version="v1alpha1", kind="Vault", storage=False):
+    """A vault, as it was first."""
+
+    spec: OldVaultSpec
+    status: VaultStatus = VaultStatus()
+
+
+operator = Operator(os.environ["TEST_OPERATOR"], lag_seconds=2)
+operator.leader_election()
+operator.certificate(
+    lifetime_seconds=float(os.environ.get("TEST_LIFETIME", 365 * 86400)),
+    stage_seconds=float(os.environ.get("TEST_STAGE", 60)),
+    names=os.environ.get("TEST_NAMES", "").split(),
+)
+vaults = operator.controller(Vault)
+
+
+@vaults.reconcile
+async def reconcile(vault: Vault, ctx: Context) -> None:
+    """Report the size."""
+    await ctx.patch_status(vault, {"sizeGi": vault.spec.size_gi})
+
+
+@operator.validate(Vault, namespace_selector=SELECTOR)
+async def check(request: AdmissionRequest[Vault]) -> None:
+    """Deny what is too large; take a moment, so that calls are under way whatever happens."""
+    await asyncio.sleep(0.05)
+    if request.object.spec.size_gi > 100:
+        raise Denied(f"a vault of {request.object.spec.size_gi} Gi is too large")
+
+
+@operator.mutate(Vault, namespace_selector=SELECTOR)
+def default(request: AdmissionRequest[Vault]) -> Vault:
+    """Say whose it is."""
+    vault = request.object
+    vault.spec.owner = vault.spec.owner or request.user.username
+    return vault
+
+
+@operator.convert(OldVault, Vault)
+def upgrade(old: OldVault) -> Vault:
+    """To the stored version."""
+    spec = VaultSpec(size_gi=int(old.spec.capacity.removesuffix("Gi")), owner=old.spec.owner)
+    return Vault(metadata=old.metadata, spec=spec, status=old.status)
+
+
+@operator.convert(Vault, OldVault)
+def downgrade(vault: Vault) -> OldVault:
+    """From the stored version."""
+    spec = OldVaultSpec(capacity=f"{vault.spec.size_gi}Gi", owner=vault.spec.owner)
+    return OldVault(metadata=vault.metadata, spec=spec, status=vault.status)
+
+
+if __name__ == "__main__":
+    operator.main()
