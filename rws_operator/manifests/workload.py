@@ -159,7 +159,8 @@ def _container(image: str, webhook_port: int | None) -> dict[str, Any]:
 
 
 def _from_field(name: str, path: str) -> dict[str, Any]:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+    # With its default: the whole is one value to server-side apply, which else sees a conflict.
+    return {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}}
 
 
 def _probe(path: str, *, period: int, timeout: int) -> dict[str, Any]:
