@@ -59,8 +59,9 @@ class Handlers:
             Denied: It did.
             ReviewError: 504, it was not done in time; 500, it raised anything else.
         """
+        limit = asyncio.timeout_at(deadline)
         try:
-            async with asyncio.timeout_at(deadline) as limit:
+            async with limit:
                 if is_async(function):
                     return await function(*args)
                 return await self._run_plain(function, args)

@@ -107,8 +107,9 @@ async def _read(request: web.BaseRequest, deadline: float) -> bytes:
         raise _too_large()
     if request.content.is_eof():  # all of it came with the headers: no timer is needed
         return await _collect(request)
+    limit = asyncio.timeout_at(deadline)
     try:
-        async with asyncio.timeout_at(deadline) as limit:
+        async with limit:
             return await _collect(request)
     except TimeoutError as error:
         if not limit.expired():

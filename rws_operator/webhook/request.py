@@ -168,13 +168,15 @@ class AdmissionRequest(Generic[T]):
         Raises:
             ConfigurationError: There is none, since the object is being deleted.
         """
-        if self._object is None:
-            if is_null(self._review.object):
-                raise ConfigurationError(
-                    f"a {self.operation} request has no object", remedy="read request.old_object"
-                )
-            self._object = self._typed(self._review.object)
-        return self._object
+        if self._object is not None:
+            return self._object
+        if is_null(self._review.object):
+            raise ConfigurationError(
+                f"a {self.operation} request has no object", remedy="read request.old_object"
+            )
+        found: T = self._typed(self._review.object)
+        self._object = found
+        return found
 
     @property
     def old_object(self) -> T | None:
@@ -270,8 +272,9 @@ class AdmissionRequest(Generic[T]):
         return self._resource.from_wire(bytes(raw))
 
     async def _until_deadline(self, call: Coroutine[Any, Any, X]) -> X:
+        limit = asyncio.timeout_at(self._call.deadline)
         try:
-            async with asyncio.timeout_at(self._call.deadline) as limit:
+            async with limit:
                 return await call
         except TimeoutError as error:
             if not limit.expired():

@@ -172,8 +172,9 @@ class Webhooks:
         """Answer a call, for `aiohttp.web.Server`; a path that is not ours gets 404."""
         route = self._routes.get(request.path)
         if route is None:
-            return not_found(request)
-        response = await route.respond(request, self._handlers, self._client)
+            response = not_found(request)
+        else:
+            response = await route.respond(request, self._handlers, self._client)
         if self._closing:
             response.force_close()
         return response

@@ -1,0 +1,624 @@
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pydantic
+import pytest
+
+from rws_operator import metrics
+from rws_operator.errors import ConfigurationError, DeadlineExceeded, DecodeError, Denied
+from rws_operator.resources import CustomResource, Field, Kind, Model, kinds
+from rws_operator.testing import eventually
+from rws_operator.webhook.admission import Admission
+from rws_operator.webhook.endpoint import Call, ReviewError
+from rws_operator.webhook.handlers import Handlers
+from rws_operator.webhook.registration import register
+from rws_operator.webhook.request import AdmissionRequest, UserInfo
+from tests.webhook.reviews import operations, response, review
+
+
+class Spec(Model):
+    """What the tests review."""
+
+    schedule: str = Field(default="@daily", pattern="^@")
+    retention_days: int = Field(default=7, ge=1)
+    parts: list[dict[str, int]] = []
+
+    @pydantic.field_validator("schedule")
+    @classmethod
+    def known(cls, value: str) -> str:
+        """Refuse what is not known."""
+        if value == "@never":
+            raise ValueError("never is no schedule")
+        return value
+
+
+class Thing(CustomResource, group="admission.test.example.com", version="v1"):
+    """A kind of the admission tests."""
+
+    spec: Spec = Spec()
+
+
+THING = Kind("admission.test.example.com/v1", "Thing", "things")
+
+
+def thing(**spec: Any) -> dict[str, Any]:
+    """A raw object."""
+    return {
+        "apiVersion": THING.api_version,
+        "kind": "Thing",
+        "metadata": {"name": "a", "namespace": "default", "uid": "u"},
+        "spec": spec,
+    }
+
+
+async def ask(
+    function: Any,
+    body: bytes,
+    *,
+    mutating: bool = False,
+    kind: Any = Thing,
+    seconds: float = 5.0,
+    client: Any = None,
+) -> dict[str, Any]:
+    """The response of a webhook to a review."""
+    endpoint = Admission(register(mutating, kind, "/review", function))
+    deadline = asyncio.get_running_loop().time() + seconds
+    return response(await endpoint.answer(body, Call(deadline, Handlers(), client)))
+
+
+def nothing(request: Any) -> None:
+    """Let everything through."""
+
+
+# What the handler is told.
+
+
+async def test_a_handler_gets_the_whole_request() -> None:
+    """Every field of the request, and None where there is nothing."""
+    seen: list[AdmissionRequest[Thing]] = []
+    body = review(
+        thing(retentionDays=3),
+        operation="UPDATE",
+        oldObject=thing(retentionDays=2),
+        dryRun=True,
+        subResource="status",
+        requestKind={"group": "admission.test.example.com", "version": "v0", "kind": "Thing"},
+        requestSubResource="status",
+        options={"kind": "UpdateOptions", "fieldManager": "kubectl"},
+        userInfo={"username": "jane", "uid": "1", "groups": ["dev"], "extra": {"k": ["v"]}},
+    )
+    assert (await ask(seen.append, body))["allowed"]
+    request = seen[0]
+    assert (request.uid, request.operation, request.name) == ("6f1a", "UPDATE", "a")
+    assert (request.namespace, request.dry_run, request.subresource) == ("default", True, "status")
+    assert request.request_subresource == "status"
+    assert request.options == {"kind": "UpdateOptions", "fieldManager": "kubectl"}
+    assert request.user == UserInfo("jane", "1", ("dev",), {"k": ("v",)})
+    assert (request.kind.api_version, request.kind.kind) == (THING.api_version, "Thing")
+    assert request.request_kind.api_version == "admission.test.example.com/v0"
+    assert request.resource == request.request_resource
+    assert request.resource.resource == "things"
+    assert request.object.spec.retention_days == 3
+    assert request.old_object
+    assert request.old_object.spec.retention_days == 2
+    assert request.raw_object == thing(retentionDays=3)
+    assert request.raw_old_object == thing(retentionDays=2)
+
+
+async def test_what_a_request_lacks_is_none() -> None:
+    """A CREATE in the cluster's scope by nobody in particular."""
+    seen: list[AdmissionRequest[Thing]] = []
+    await ask(seen.append, review(thing(), namespace="", userInfo={"extra": {"a": None}}))
+    request = seen[0]
+    assert (request.namespace, request.old_object, request.raw_old_object) == (None, None, None)
+    assert (request.subresource, request.request_subresource) == (None, None)
+    assert request.user == UserInfo(extra={"a": ()})
+    with pytest.raises(ConfigurationError, match=r"Webhooks\(client="):
+        _ = request.client
+
+
+async def test_core_kinds_have_no_group() -> None:
+    """The apiVersion of a ConfigMap is v1."""
+    seen: list[AdmissionRequest[Any]] = []
+    body = review({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+    await ask(seen.append, body, kind=kinds.ConfigMap)
+    assert seen[0].kind.api_version == "v1"
+    assert seen[0].object["kind"] == "ConfigMap"
+
+
+async def test_a_deletion_has_an_old_object_only() -> None:
+    """Reading the object says what to read instead."""
+    refused: list[str] = []
+
+    def check(request: AdmissionRequest[Thing]) -> None:
+        with pytest.raises(ConfigurationError) as raised:
+            _ = request.object
+        refused.append(str(raised.value))
+        assert request.old_object
+        raise Denied(f"{request.old_object.name} stays")
+
+    body = review(None, operation="DELETE", oldObject=thing())
+    assert (await ask(check, body))["status"]["message"] == "a stays"
+    assert "old_object" in refused[0]
+
+
+async def test_a_handler_says_more_than_yes_or_no() -> None:
+    """Warnings on one line each, and audit annotations, of a leave and of a refusal."""
+
+    async def check(request: AdmissionRequest[Thing]) -> None:
+        request.warn("old\nfield")
+        request.audit("team", "blue")
+        if request.dry_run:
+            raise Denied("no")
+
+    for dry_run in (False, True):
+        found = await ask(check, review(thing(), dryRun=dry_run))
+        assert found["allowed"] is not dry_run
+        assert found["warnings"] == ["old field"]
+        assert found["auditAnnotations"] == {"team": "blue"}
+
+
+@pytest.mark.parametrize("key", ["example.com/team", "a b", ""])
+async def test_an_audit_key_that_would_be_dropped_is_refused(key: str) -> None:
+    """The API server only logs it."""
+    seen: list[AdmissionRequest[Thing]] = []
+    await ask(seen.append, review(thing()))
+    with pytest.raises(ConfigurationError, match="audit annotation"):
+        seen[0].audit(key, "x")
+
+
+# Refusals.
+
+
+async def test_a_denial_says_why() -> None:
+    """Code and reason go together by default."""
+
+    async def check(_: AdmissionRequest[Thing]) -> None:
+        raise Denied("not on Fridays")
+
+    found = await ask(check, review(thing()))
+    assert found == {
+        "uid": "6f1a",
+        "allowed": False,
+        "status": {
+            "status": "Failure", "code": 403, "reason": "Forbidden", "message": "not on Fridays",
+        },
+    }  # fmt: skip
+
+
+async def test_a_denial_has_a_code_a_reason_and_causes() -> None:
+    """All of the Status object that a client can judge by."""
+
+    def check(_: AdmissionRequest[Thing]) -> None:
+        raise Denied("no", code=409, reason="Busy", causes=[("spec.a", "too large")])
+
+    status = (await ask(check, review(thing())))["status"]
+    assert (status["code"], status["reason"], status["message"]) == (409, "Busy", "no")
+    assert status["details"] == {
+        "group": "admission.test.example.com",
+        "kind": "Thing",
+        "name": "a",
+        "causes": [{"field": "spec.a", "message": "too large", "reason": "FieldValueInvalid"}],
+    }
+
+
+@pytest.mark.parametrize("code", [200, 399, 600])
+def test_a_denial_needs_an_error_code(code: int) -> None:
+    """The API server would make 400 of it."""
+    with pytest.raises(ConfigurationError, match=str(code)):
+        Denied("no", code=code)
+
+
+@pytest.mark.parametrize("mutating", [False, True])
+async def test_an_object_the_model_refuses_is_denied(mutating: bool) -> None:
+    """All fields by their path on the wire, and why; the handler is not asked."""
+    asked: list[Any] = []
+    body = review(thing(schedule="@never", retentionDays=0, parts=[{"a": "x"}]))
+    found = await ask(asked.append, body, mutating=mutating)
+    assert not asked
+    status = found["status"]
+    assert (found["allowed"], status["code"], status["reason"]) == (False, 422, "Invalid")
+    assert status["message"] == (
+        'Thing "a" is invalid: spec.schedule: never is no schedule; '
+        "spec.retentionDays: Input should be greater than or equal to 1; "
+        "spec.parts[0].a: Input should be a valid integer, unable to parse string as an integer"
+    )
+    assert [each["field"] for each in status["details"]["causes"]] == [
+        "spec.schedule", "spec.retentionDays", "spec.parts[0].a"
+    ]  # fmt: skip
+
+
+async def test_an_endless_list_of_faults_is_cut() -> None:
+    """A denial must fit into a Status object."""
+    found = await ask(nothing, review(thing(parts=[{"a": "x"}] * 100)))
+    causes = found["status"]["details"]["causes"]
+    assert len(causes) == 21
+    assert causes[-1]["message"] == "80 more"
+
+
+async def test_no_value_is_told() -> None:
+    """A refused value may be a secret."""
+    found = await ask(nothing, review(thing(schedule="hunter2", retentionDays="hunter2")))
+    assert "hunter2" not in str(found)
+
+
+async def test_an_object_of_another_kind_is_not_reviewed() -> None:
+    """A webhook that was configured by hand for a version that its class is not."""
+    other = thing() | {"apiVersion": "admission.test.example.com/v2"}
+    with pytest.raises(ReviewError, match=r"admission\.test\.example\.com/v2") as raised:
+        await ask(nothing, review(other))
+    assert raised.value.status == 400
+
+
+# Objects that can't be read, but must be let go.
+
+
+@pytest.mark.parametrize("mutating", [False, True])
+@pytest.mark.parametrize("change", ["metadata", "status"])
+async def test_an_unreadable_object_may_lose_its_finalizers(mutating: bool, change: str) -> None:
+    """Else it could never be deleted; a warning says that it was not reviewed."""
+    asked: list[Any] = []
+    old = thing(retentionDays="seven")
+    new = old | {change: {"name": "a", "finalizers": []}}
+    body = review(new, operation="UPDATE", oldObject=old)
+    found = await ask(asked.append, body, mutating=mutating)
+    assert found["allowed"]
+    assert not asked
+    assert "spec.retentionDays" in found["warnings"][0]
+    assert "patch" not in found
+
+
+@pytest.mark.parametrize(
+    ("old", "operation"),
+    [
+        (thing(retentionDays="eight"), "UPDATE"),
+        (thing(), "UPDATE"),
+        (thing(retentionDays="seven", more=1), "UPDATE"),
+        (thing(retentionDays="seven") | {"more": 1}, "UPDATE"),
+        (None, "CREATE"),
+    ],
+)
+async def test_any_other_change_of_an_unreadable_object_is_denied(
+    old: dict[str, Any] | None, operation: str
+) -> None:
+    """Only what leaves everything but metadata and status alone is let through."""
+    body = review(thing(retentionDays="seven"), operation=operation, oldObject=old)
+    assert not (await ask(nothing, body))["allowed"]
+
+
+async def test_a_bool_in_place_of_a_number_is_a_change() -> None:
+    """Python takes True for 1."""
+    old, new = thing(retentionDays="x", unknown=1), thing(retentionDays="x", unknown=True)
+    assert not (await ask(nothing, review(new, operation="UPDATE", oldObject=old)))["allowed"]
+
+
+async def test_an_unreadable_object_may_be_deleted() -> None:
+    """Unless the handler reads it and does not mind what it raises."""
+    body = review(None, operation="DELETE", oldObject=thing(retentionDays="seven"))
+    assert (await ask(nothing, body))["allowed"]
+
+    def reads(request: AdmissionRequest[Thing]) -> None:
+        _ = request.old_object
+
+    with pytest.raises(ReviewError, match=r"spec\.retentionDays") as raised:
+        await ask(reads, body)
+    assert raised.value.status == 500
+
+    def minds(request: AdmissionRequest[Thing]) -> None:
+        with pytest.raises(DecodeError):
+            _ = request.old_object
+        assert request.raw_old_object
+
+    assert (await ask(minds, body))["allowed"]
+
+
+# Mutation.
+
+
+async def test_a_change_in_place_becomes_a_patch() -> None:
+    """A handler that returns nothing has changed request.object."""
+
+    async def default(request: AdmissionRequest[Thing]) -> None:
+        request.object.spec.retention_days = 9
+
+    body = review(thing(retentionDays=3, later={"x": 1.0}))
+    assert operations(await ask(default, body, mutating=True)) == [
+        {"op": "replace", "path": "/spec/retentionDays", "value": 9}
+    ]
+
+
+async def test_a_returned_object_becomes_a_patch() -> None:
+    """What the class does not know stays."""
+
+    def default(request: AdmissionRequest[Thing]) -> Thing:
+        return Thing(metadata=request.object.metadata, spec=Spec(schedule="@weekly"))
+
+    body = review(thing(retentionDays=3, later=1))
+    assert operations(await ask(default, body, mutating=True)) == [
+        {"op": "add", "path": "/spec/schedule", "value": "@weekly"},
+        {"op": "remove", "path": "/spec/retentionDays"},
+    ]
+
+
+async def test_nothing_changed_is_no_patch() -> None:
+    """The API server takes any patch for a mutation."""
+    assert operations(await ask(nothing, review(thing(later=1.0)), mutating=True)) is None
+
+
+async def test_a_kind_gets_dicts() -> None:
+    """Changed in place or returned; the raw object stays as it came."""
+
+    def default(request: AdmissionRequest[dict[str, Any]]) -> dict[str, Any] | None:
+        request.object["spec"]["a"] = (1, 2)
+        assert request.raw_object == thing(b=1.50)
+        return {**request.object, "status": {}} if request.dry_run else None
+
+    expected = [{"op": "add", "path": "/spec/a", "value": [1, 2]}]
+    body = review(thing(b=1.50))
+    assert operations(await ask(default, body, mutating=True, kind=THING)) == expected
+    body = review(thing(b=1.50), dryRun=True)
+    added = {"op": "add", "path": "/status", "value": {}}
+    assert operations(await ask(default, body, mutating=True, kind=THING)) == [*expected, added]
+
+
+@pytest.mark.parametrize(
+    ("edit", "what"),
+    [
+        (lambda o: o["metadata"].update(name="b"), "metadata.name"),
+        (lambda o: o["metadata"].pop("namespace"), "metadata.namespace"),
+        (lambda o: o["metadata"].update(uid="b"), "metadata.uid"),
+        (lambda o: o.update(kind="Other"), "kind"),
+        (lambda o: o.update(apiVersion="v2"), "apiVersion"),
+        (lambda o: o.update(metadata=None), "metadata"),
+    ],
+)
+async def test_another_object_is_refused(edit: Any, what: str) -> None:
+    """The handler's fault, by name, not the user's."""
+
+    def default(request: AdmissionRequest[dict[str, Any]]) -> None:
+        edit(request.object)
+
+    with pytest.raises(ReviewError, match=rf"default changed {what}") as raised:
+        await ask(default, review(thing()), mutating=True, kind=THING)
+    assert raised.value.status == 500
+
+
+async def test_a_typed_objects_name_can_not_be_changed() -> None:
+    """Nor by the typed way."""
+
+    def default(request: AdmissionRequest[Thing]) -> None:
+        request.object.metadata.name = "b"
+
+    with pytest.raises(ReviewError, match=r"changed metadata\.name"):
+        await ask(default, review(thing()), mutating=True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "what"),
+    [
+        ({}, Thing, "returned dict: return Thing or None"),
+        (False, THING, "returned"),
+        ({"a": object()}, THING, "returned"),
+    ],
+)
+async def test_what_is_no_object_is_refused(answer: Any, kind: Any, what: str) -> None:
+    """Names the handler and the remedy."""
+    with pytest.raises(ReviewError, match=what) as raised:
+        await ask(lambda _: answer, review(thing()), mutating=True, kind=kind)
+    assert raised.value.status == 500
+
+
+async def test_a_mutating_webhook_may_refuse_a_deletion_but_not_change_it() -> None:
+    """Nothing is stored, so there is nothing to give back."""
+    body = review(None, operation="DELETE", oldObject=thing())
+    assert operations(await ask(nothing, body, mutating=True)) is None
+    with pytest.raises(ReviewError, match="return None on DELETE"):
+        await ask(lambda request: request.old_object, body, mutating=True)
+
+
+# Handlers that misbehave.
+
+
+async def test_a_verdict_that_is_returned_is_refused() -> None:
+    """`return False` must not let through what it meant to refuse."""
+    with pytest.raises(ReviewError, match="returned bool: raise Denied"):
+        await ask(lambda _: False, review(thing()))
+
+
+async def test_a_forgotten_await_is_refused() -> None:
+    """A plain function that returns a coroutine has not run it."""
+
+    async def check(_: Any) -> None:
+        raise Denied("never seen")
+
+    with pytest.raises(ReviewError, match="returned coroutine"):
+        await ask(lambda request: check(request), review(thing()))
+
+
+@pytest.mark.parametrize("error", [ValueError("hunter2"), SystemExit("hunter2")])
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_raising_handler_fails_the_call(
+    error: BaseException, plain: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The answer names the handler and the error's class; only the log has its message."""
+
+    def check(_: Any) -> None:
+        raise error
+
+    async def check_async(_: Any) -> None:
+        raise error
+
+    panics = metrics.webhook_panics._value.get()
+    with pytest.raises(ReviewError, match=f"check.* raised {type(error).__name__}") as raised:
+        await ask(check if plain else check_async, review(thing()))
+    assert raised.value.status == 500
+    assert "hunter2" not in str(raised.value)
+    assert [record.message for record in caplog.records] == ["a handler failed"]
+    assert "hunter2" in caplog.text
+    assert metrics.webhook_panics._value.get() == panics + 1
+
+
+async def test_a_handlers_own_timeout_is_an_error_of_its_own() -> None:
+    """Not taken for the deadline."""
+
+    async def check(_: Any) -> None:
+        async with asyncio.timeout(0):
+            await asyncio.sleep(1)
+
+    with pytest.raises(ReviewError, match="TimeoutError") as raised:
+        await ask(check, review(thing()))
+    assert raised.value.status == 500
+
+
+async def test_a_slow_async_handler_is_cut() -> None:
+    """At its deadline, and it hears of it."""
+    cut: list[bool] = []
+
+    async def check(_: Any) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cut.append(True)
+            raise
+
+    with pytest.raises(ReviewError, match="in time") as raised:
+        await ask(check, review(thing()), seconds=0.05)
+    assert raised.value.status == 504
+    assert cut == [True]
+
+
+async def test_a_hanging_plain_handler_is_left_behind_and_counted() -> None:
+    """The call ends at the deadline, its thread when it likes."""
+    release, ended = threading.Event(), threading.Event()
+
+    def check(_: Any) -> None:
+        release.wait(10)
+        ended.set()
+
+    stuck = metrics.webhook_threads_stuck._value.get()
+    started = time.monotonic()
+    with pytest.raises(ReviewError, match="in time") as raised:
+        await ask(check, review(thing()), seconds=0.1)
+    assert raised.value.status == 504
+    assert time.monotonic() - started < 2
+    assert metrics.webhook_threads_stuck._value.get() == stuck + 1
+    release.set()
+    await asyncio.to_thread(ended.wait, 5)
+    await eventually(5, lambda: metrics.webhook_threads_stuck._value.get() == stuck, 0.005)
+    assert ended.is_set()
+
+
+async def test_a_cancelled_call_stays_cancelled() -> None:
+    """A client that went away; a plain handler is left behind at once."""
+    started, release = threading.Event(), threading.Event()
+
+    def check(_: Any) -> None:
+        started.set()
+        release.wait(10)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            call = group.create_task(ask(check, review(thing())))
+            await asyncio.to_thread(started.wait, 5)
+            call.cancel()
+    finally:
+        release.set()
+    assert call.cancelled()
+
+
+async def test_a_plain_handler_waits_for_a_coroutine() -> None:
+    """It runs on the loop, until the handler's deadline."""
+    threads: list[threading.Thread] = []
+
+    async def look() -> str:
+        threads.append(threading.current_thread())
+        return "found"
+
+    def check(request: AdmissionRequest[Thing]) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        raise Denied(request.wait(look()))
+
+    assert (await ask(check, review(thing())))["status"]["message"] == "found"
+    assert threads == [threading.main_thread()]
+
+
+async def test_a_wait_ends_at_the_deadline() -> None:
+    """Also one that was begun by a thread that was left behind."""
+    raised: list[BaseException] = []
+    ended = threading.Event()
+
+    def check(request: AdmissionRequest[Thing]) -> None:
+        try:
+            request.wait(asyncio.sleep(60))
+        except DeadlineExceeded as error:
+            raised.append(error)
+        ended.set()
+
+    with pytest.raises(ReviewError, match="in time"):
+        await ask(check, review(thing()), seconds=0.05)
+    await asyncio.to_thread(ended.wait, 5)
+    assert len(raised) == 1
+
+
+async def test_an_async_handler_has_to_await() -> None:
+    """To wait on the loop for the loop would never end."""
+
+    async def check(request: AdmissionRequest[Thing]) -> None:
+        with pytest.raises(ConfigurationError, match="await"):
+            request.wait(asyncio.sleep(0))
+
+    assert (await ask(check, review(thing())))["allowed"]
+
+
+async def test_results_are_counted() -> None:
+    """Allowed and denied, by path, from 0."""
+
+    def count(result: str) -> float:
+        value: float = metrics.webhook_reviews.labels("/review", result)._value.get()
+        return value
+
+    async def refuse(_: Any) -> None:
+        raise Denied("no")
+
+    allowed, denied = count("allowed"), count("denied")
+    await ask(nothing, review(thing()))
+    await ask(refuse, review(thing()))
+    assert (count("allowed"), count("denied")) == (allowed + 1, denied + 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"", "no AdmissionReview"),
+        (b"{", "no AdmissionReview"),
+        (b"[]", "no AdmissionReview"),
+        (b"\xff", "no AdmissionReview"),
+        (b"[" * 100_000, "no AdmissionReview"),
+        (b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}', "request"),
+        (review(thing(), uid=None), "uid"),
+        (review(thing(), uid=7), "uid"),
+        (review(thing(), uid=""), "uid"),
+        (review(thing(), operation="PEEK"), "PEEK"),
+        (review(thing()).replace(b"k8s.io/v1", b"k8s.io/v1beta1"), "v1beta1"),
+        (review(thing()).replace(b"AdmissionReview", b"ConversionReview"), "ConversionReview"),
+    ],
+)
+async def test_what_is_no_review_is_told(body: bytes, what: str) -> None:
+    """400, and what is wrong with it."""
+    with pytest.raises(ReviewError, match=what) as raised:
+        await ask(nothing, body)
+    assert raised.value.status == 400
+
+
+async def test_a_review_may_be_indented() -> None:
+    """Whoever tries a webhook by hand has it from a file."""
+
+    def default(request: AdmissionRequest[Thing]) -> None:
+        request.object.spec.retention_days += 1
+
+    body = review(thing(retentionDays=3)).replace(b": ", b" :\n ").replace(b", ", b" ,\n ")
+    assert operations(await ask(default, body, mutating=True)) == [
+        {"op": "replace", "path": "/spec/retentionDays", "value": 4}
+    ]

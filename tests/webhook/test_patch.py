@@ -1,0 +1,251 @@
+import copy
+import json
+from typing import Any
+
+import jsonpatch
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rws_operator.resources import CustomResource, Field, Model, Quantity
+from rws_operator.resources.model import wire_form
+from rws_operator.webhook.patch import Operation, patch, same
+
+
+class Part(Model):
+    """An item of a list."""
+
+    name: str
+    size: int = 1
+    tags: dict[str, str] = {}
+
+
+class Spec(Model):
+    """What the tests change."""
+
+    schedule: str = ""
+    ratio: float | None = None
+    storage: Quantity | None = None
+    token: bytes | None = None
+    labels: dict[str, str] = {}
+    numbers: list[float] = []
+    parts: list[Part] = []
+    names: set[str] = set()
+    first: Part | None = None
+    is_paused: bool = Field(default=False)
+
+
+class Thing(CustomResource, group="patch.test.example.com", version="v1"):
+    """A kind whose stored objects may have more fields than it knows."""
+
+    spec: Spec = Spec()
+
+
+def thing(**spec: Any) -> dict[str, Any]:
+    """A raw object with fields that its class does not know, at each level."""
+    return {
+        "apiVersion": "patch.test.example.com/v1",
+        "kind": "Thing",
+        "metadata": {"name": "a", "unknown": {"x": 1}},
+        "spec": {"unknown": [{"y": 1.50}], **spec},
+        "unknown": True,
+    }
+
+
+def text(value: Any) -> bytes:
+    """JSON of a value."""
+    return msgspec.json.encode(value)
+
+
+def decoded(operations: list[Operation]) -> Any:
+    """Operations as the API server reads them."""
+    return json.loads(text(operations))
+
+
+def applied(operations: list[Operation], raw: Any) -> Any:
+    """What the API server makes of the object."""
+    return jsonpatch.apply_patch(copy.deepcopy(raw), decoded(operations))
+
+
+def change(raw: dict[str, Any], edit: Any) -> list[Operation]:
+    """The patch of what ``edit`` does to the typed object, or of what it gives back."""
+    obj = Thing.from_wire(raw)
+    before = text(wire_form(obj))
+    after = edit(obj) or obj
+    return patch(text(raw), before, text(wire_form(after)), after)
+
+
+def edited(raw: dict[str, Any], edit: Any) -> dict[str, Any]:
+    """The raw object after `change`; it must differ only where the oracle says."""
+    result: dict[str, Any] = applied(change(raw, edit), raw)
+    return result
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-2, 2) | st.text("a/~é", max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["a", "b", "a/b", "~", "~1", "é"]), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(
+    st.dictionaries(st.text("ab", max_size=2), JSON),
+    st.dictionaries(st.text("ab", max_size=2), JSON),
+)
+def test_a_patch_makes_the_new_value_of_the_old(old: Any, new: Any) -> None:
+    """Applied by another implementation, the operations give exactly what is wanted."""
+    result = applied(patch(text(old), text(old), text(new)), old)
+    assert text(result) == text(new) or same(result, new)
+
+
+@given(JSON)
+def test_the_same_value_needs_no_operation(value: Any) -> None:
+    """No change, no patch: the API server would count it as a mutation."""
+    assert patch(text(value), text(value), text(value)) == []
+
+
+@given(st.dictionaries(st.text("abc", min_size=1, max_size=2), JSON))
+def test_the_order_of_keys_is_no_change(value: dict[str, Any]) -> None:
+    """A handler that gives back a new dict may list its keys otherwise."""
+    other = dict(reversed(value.items()))
+    assert patch(text(value), text(value), text(other)) == []
+
+
+PARTS = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from("abc")},
+        optional={"size": st.integers(1, 3), "unknown": st.integers(1, 3)},
+    ),
+    max_size=5,
+)
+
+
+@given(PARTS, st.permutations(range(5)), st.integers(0, 5))
+def test_moved_and_dropped_items_keep_what_is_unknown(
+    parts: list[dict[str, Any]], order: list[int], count: int
+) -> None:
+    """Items that were only moved are the raw ones, with fields that the model does not know."""
+    raw = thing(parts=parts)
+    kept = [at for at in order if at < len(parts)][:count]
+
+    def edit(obj: Thing) -> None:
+        obj.spec.parts = [obj.spec.parts[at] for at in kept]
+
+    expected = copy.deepcopy(raw)
+    expected["spec"]["parts"] = [parts[at] for at in kept]
+    assert edited(raw, edit) == expected
+
+
+@given(PARTS, st.integers(0, 4), st.integers(4, 6))
+def test_an_edited_item_keeps_what_is_unknown(
+    parts: list[dict[str, Any]], at: int, size: int
+) -> None:
+    """One item changed in place is one operation within it."""
+    raw = thing(parts=parts)
+    if at >= len(parts):
+        return
+
+    def edit(obj: Thing) -> None:
+        obj.spec.parts[at].size = size
+
+    expected = copy.deepcopy(raw)
+    expected["spec"]["parts"][at]["size"] = size
+    assert edited(raw, edit) == expected
+    assert [each["path"] for each in change(raw, edit)] == [f"/spec/parts/{at}/size"]
+
+
+def rebuilt(obj: Thing) -> Thing:
+    """A new object, as a handler may make one: it has no field that the class does not know."""
+    spec = Spec(schedule="@daily", parts=[Part(name=each.name, size=9) for each in obj.spec.parts])
+    return Thing(metadata=obj.metadata, spec=spec)
+
+
+def test_a_new_object_keeps_what_the_class_does_not_know() -> None:
+    """Only keys that the model knows are removed where they are missing afterwards."""
+    raw = thing(schedule="@hourly", ratio=0.5, parts=[{"name": "p", "size": 2, "unknown": 1}])
+    expected = copy.deepcopy(raw)
+    expected["spec"]["schedule"] = "@daily"
+    expected["spec"]["parts"][0]["size"] = 9
+    del expected["spec"]["ratio"]
+    assert edited(raw, rebuilt) == expected
+
+
+def test_nothing_changed_is_no_operation() -> None:
+    """Defaults that nobody set, numbers, quantities and bytes stay as they came."""
+    raw = thing(ratio=1, storage="1024Mi", token="/+8=", numbers=[1, 2.0, 1e3], names=["b", "a"])
+    assert change(raw, lambda _: None) == []
+
+
+def test_a_change_beside_them_reformats_no_number_and_no_quantity() -> None:
+    """What stands beside a change, or moves, keeps its text to the letter."""
+    raw = text(thing(schedule="x")).replace(
+        b'"schedule":"x"', b'"schedule":"x","storage":"0.50Gi","numbers":[1e3,2.0,3]'
+    )
+    obj = Thing.from_wire(raw)
+    before = text(wire_form(obj))
+    obj.spec.schedule = "y"
+    obj.spec.numbers = [3, 1000, 5]
+    found = text(patch(raw, before, text(wire_form(obj)), obj))
+    assert b"0.50" not in found
+    operations = json.loads(found)
+    assert {each["path"] for each in operations} == {
+        "/spec/schedule", "/spec/numbers/0", "/spec/numbers/1", "/spec/numbers/2"
+    }  # fmt: skip
+    assert b'"value":1e3' in found
+    assert b'"value":3}' in found
+
+
+@pytest.mark.parametrize(
+    ("edit", "path", "value"),
+    [
+        (lambda s: setattr(s, "schedule", ""), "/spec/schedule", ""),
+        (lambda s: s.labels.update({"a/b~c": "1"}), "/spec/labels", {"a/b~c": "1"}),
+        (lambda s: s.parts.append(Part(name="n")), "/spec/parts", [{"name": "n"}]),
+        (lambda s: setattr(s, "is_paused", False), "/spec/isPaused", False),
+        (lambda s: setattr(s, "token", b"\xff\xfe"), "/spec/token", "//4="),
+        (lambda s: setattr(s, "names", {"b", "a"}), "/spec/names", ["a", "b"]),
+    ],
+)
+def test_what_was_absent_is_added_as_it_goes_on_the_wire(edit: Any, path: str, value: Any) -> None:
+    """Also what is set to its default, and a default that was changed in place."""
+    raw = thing()
+    expected = [{"op": "add", "path": path, "value": value}]
+    assert decoded(change(raw, lambda obj: edit(obj.spec))) == expected
+
+
+def test_keys_are_escaped() -> None:
+    """A label's key holds a slash, which separates in a pointer."""
+    raw = thing(labels={"example.com/a": "1", "b~": "2"})
+
+    def edit(obj: Thing) -> None:
+        obj.spec.labels["example.com/a"] = "3"
+        del obj.spec.labels["b~"]
+
+    assert decoded(change(raw, edit)) == [
+        {"op": "replace", "path": "/spec/labels/example.com~1a", "value": "3"},
+        {"op": "remove", "path": "/spec/labels/b~0"},
+    ]
+
+
+def test_true_and_one_differ() -> None:
+    """Python takes them for equal, JSON does not."""
+    assert decoded(patch(b'{"a":[true]}', b'{"a":[true]}', b'{"a":[1]}')) == [
+        {"op": "replace", "path": "/a/0", "value": 1}
+    ]
+
+
+def test_an_optional_part_is_removed_and_added() -> None:
+    """A model in place of null, and null in place of a model."""
+    raw = thing(first={"name": "a", "unknown": 1})
+
+    def clear(obj: Thing) -> None:
+        obj.spec.first = None
+
+    assert edited(raw, clear)["spec"]["first"] is None
+    assert edited(thing(first=None), lambda obj: setattr(obj.spec, "first", Part(name="b")))[
+        "spec"
+    ]["first"] == {"name": "b"}
