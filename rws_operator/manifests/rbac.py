@@ -71,10 +71,9 @@ def certificate_rules(secret: str) -> list[PolicyRule]:
     RBAC can't restrict ``create`` by name. A list and a watch are allowed by name where their
     field selector asks for that name alone.
     """
-    verbs = ("get", "list", "watch", "update", "patch")
     return [
         PolicyRule("", ("secrets",), ("create",)),
-        PolicyRule("", ("secrets",), verbs, (secret,)),
+        PolicyRule("", ("secrets",), _BY_NAME, (secret,)),
     ]
 
 

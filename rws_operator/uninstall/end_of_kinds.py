@@ -54,7 +54,7 @@ async def delete_kinds(
         UninstallIncomplete: Objects would not go in time.
     """
     for part in crds:
-        await removal.delete(part)
+        await removal.delete(part, "deleting")
     loop = asyncio.get_running_loop()
     give_up, look_at = loop.time() + removal.timeout_seconds, 0.0
     waiting, told = dict(crds), dict.fromkeys(crds, 0)

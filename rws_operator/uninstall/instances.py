@@ -10,7 +10,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from rws_operator.errors import Conflict, DeadlineExceeded, NotFound, OperatorError, ServerError
+from rws_operator.errors import (
+    Conflict,
+    DeadlineExceeded,
+    NotFound,
+    OperatorError,
+    ServerError,
+    TooManyRequests,
+)
 from rws_operator.resources import Kind, ObjectKey
 
 if TYPE_CHECKING:
@@ -79,7 +86,7 @@ async def settled(call: Callable[[], Awaitable[_T]]) -> _T:
         tries += 1
         try:
             return await call()
-        except (ServerError, DeadlineExceeded):
+        except (ServerError, TooManyRequests, DeadlineExceeded):
             if loop.time() >= give_up and tries >= _SETTLE_TRIES:
                 raise
         await asyncio.sleep(_RETRY_SECONDS)

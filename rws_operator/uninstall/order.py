@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rws_operator.resources import kinds
 from rws_operator.uninstall.conversion import revert_conversion
 from rws_operator.uninstall.end_of_kinds import delete_kinds, refuse_orphans, release
 from rws_operator.uninstall.instances import stored_kind
@@ -51,15 +52,19 @@ async def uninstall(
     """
     parts = Parts.of(documents)
     removal = Removal(client, _by_resource(finalizers), timeout_seconds, tell)
-    crds = {part: crd for part in parts.crds if (crd := await removal.read(part)) is not None}
-    own = {part: stored_kind(crd) for part, crd in crds.items()}
-    names = {part.key.name for part in parts.crds}
-    foreign = [kind for kind in finalizers if kind.resource not in names]
-    touched = [*own.values(), *foreign]
+    printed = {each["metadata"]["name"]: stored_kind(each) for each in documents if _is_crd(each)}
+    foreign = [kind for kind in finalizers if kind.resource not in printed]
     await check_permissions(
         client,
-        needed(parts, touched, is_stripping=strip_finalizers, keep_crds=keep_crds),
+        needed(
+            parts,
+            [*printed.values(), *foreign],
+            is_stripping=strip_finalizers,
+            keep_crds=keep_crds,
+        ),
     )
+    crds = {part: crd for part in parts.crds if (crd := await removal.read(part)) is not None}
+    own = {part: stored_kind(crd) for part, crd in crds.items()}
     if not (keep_crds or strip_finalizers):
         await refuse_orphans(removal, foreign)
 
@@ -71,12 +76,16 @@ async def uninstall(
         await delete_kinds(removal, own, strip_finalizers=strip_finalizers)
     for part in parts.deployments:
         await removal.delete_deployment(part)
-    for kind in touched if keep_crds else foreign:
+    for kind in [*own.values(), *foreign] if keep_crds else foreign:
         await release(removal, kind, strip_finalizers=strip_finalizers)
     for part in parts.others:
-        await removal.delete(part)
+        await (removal.delete_secret if part.kind == kinds.Secret else removal.delete)(part)
     for part in parts.namespaces:
         await removal.delete_namespace(part, own.values() if keep_crds else ())
+
+
+def _is_crd(document: Mapping[str, Any]) -> bool:
+    return bool(document["kind"] == kinds.CustomResourceDefinition.kind)
 
 
 def _by_resource(finalizers: Mapping[Kind, Sequence[str]]) -> dict[str, frozenset[str]]:

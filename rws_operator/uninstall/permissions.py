@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
+from rws_operator.uninstall.removal import LIVING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,6 +49,11 @@ def needed(
         Access(verb, part.kind, name=part.key.name)
         for part in parts.crds
         for verb in ("get", "patch")
+    ]
+    accesses += [
+        Access("list", kind, namespace=part.key.name)
+        for part in parts.namespaces
+        for kind in LIVING
     ]
     for kind in kinds_touched:
         accesses += [Access(verb, kind) for verb in ("get", "list")]

@@ -10,6 +10,7 @@ from rws_operator.errors import NotFound
 from rws_operator.resources import kinds
 from rws_operator.uninstall.errors import UninstallIncomplete
 from rws_operator.uninstall.instances import Instance, instances, settled
+from rws_operator.webhook.certificate_secret import read_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +25,7 @@ POLL_SECONDS = 0.5
 
 _GRACE_SECONDS = 30
 _AFTER_GRACE_SECONDS = 15
-_LIVING = (
+LIVING = (
     kinds.Deployment,
     kinds.StatefulSet,
     kinds.DaemonSet,
@@ -58,8 +59,10 @@ class Removal:
         except NotFound:
             return None
 
-    async def delete(self, part: Part, *, propagation: Literal["Foreground"] | None = None) -> bool:
-        """Delete an object, and return whether there was one."""
+    async def delete(
+        self, part: Part, word: str = "deleted", propagation: Literal["Foreground"] | None = None
+    ) -> bool:
+        """Delete an object, tell so by the given word, and return whether there was one."""
         try:
             await settled(
                 lambda: self.client.delete(
@@ -68,8 +71,18 @@ class Removal:
             )
         except NotFound:
             return False
-        self.tell(f"deleted {part}")
+        self.tell(f"{word} {part}")
         return True
+
+    async def delete_secret(self, part: Part) -> None:
+        """Delete a certificate's Secret, unless somebody else made it."""
+        found = await self.read(part)
+        if found is None:
+            return
+        if read_secret(found, ()).is_ours:
+            await self.delete(part)
+        else:
+            self.tell(f"left {part}: the operator did not make it")
 
     async def delete_deployment(self, part: Part) -> None:
         """Delete a Deployment and see its pods end, as long as they may take.
@@ -96,7 +109,7 @@ class Removal:
         """
         if await self.read(part) is None:
             return
-        for kind in (*_LIVING, *kept):
+        for kind in (*LIVING, *kept):
             living = await instances(self.client, kind, part.key.name)
             # What an object of ours owned is about to be collected.
             others = [each for each in living if not (each.is_owned or each.is_deleting)]

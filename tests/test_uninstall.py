@@ -1,0 +1,426 @@
+"""Taking an operator out of a real cluster, while it runs and after it is dead."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rws_operator import Context, CustomResource, Field, Model, Operator, kinds
+from rws_operator.client import client
+from rws_operator.errors import ConfigurationError, NotFound, OperatorError
+from rws_operator.manifests import to_yaml
+from rws_operator.resources import kind_of
+from rws_operator.testing.eventually import eventually
+from rws_operator.uninstall import UninstallIncomplete, survey, uninstall
+from tests.manifests.test_installation import kubectl
+from tests.operator_kit import is_ready, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from rws_operator import AdmissionRequest
+    from rws_operator.client import Client
+    from rws_operator.resources import Kind
+    from rws_operator.testing.cluster import TestCluster
+    from rws_operator.testing.control_plane import ControlPlane
+
+FINALIZER = "uninstall.test.example.com/data"
+CRD = kinds.CustomResourceDefinition
+
+
+class OldSpec(Model):
+    """What is asked for, in the old words."""
+
+    books: int = 0
+
+
+class NewSpec(Model):
+    """What is asked for, in the new words, which have no default."""
+
+    volumes: int = Field(ge=0)
+
+
+class Subject:
+    """An operator under a name of its own, with a kind of two versions of its own.
+
+    Args:
+        control_plane: Where it is installed.
+        admin: An administrator's client.
+        name: Its name, that of its namespace and the first part of its kind's group.
+    """
+
+    def __init__(self, control_plane: ControlPlane, admin: Client, name: str) -> None:
+        self.control_plane = control_plane
+        self.admin = admin
+        self.name = name
+        self.cleaned: list[tuple[str, int]] = []
+        self.lines: list[str] = []
+        self.url: str | None = None
+        self.operator = Operator(name, client=admin, drain_seconds=1, lag_seconds=0)
+
+        class Shelf(CustomResource, group=f"{name}.test.example.com", version="v1"):
+            """The kind."""
+
+            spec: NewSpec
+
+        class ShelfV1Alpha1(
+            CustomResource,
+            group=f"{name}.test.example.com",
+            kind="Shelf",
+            version="v1alpha1",
+            storage=False,
+        ):
+            """The kind as it was."""
+
+            spec: OldSpec = OldSpec()
+
+        self.new, self.old = Shelf, ShelfV1Alpha1
+        self.kind, self.old_kind = kind_of(Shelf), kind_of(ShelfV1Alpha1)
+
+    def control(self, *, cleans: bool = True) -> None:
+        """Give it a controller with a cleanup."""
+        shelves = self.operator.controller(self.new, versions=[self.old])
+
+        @shelves.reconcile
+        async def reconcile(shelf: Any, ctx: Context) -> None:
+            """Be content."""
+
+        @shelves.finalizer(FINALIZER)
+        async def cleanup(shelf: Any, ctx: Context) -> None:
+            """Note what went."""
+            if not cleans:
+                raise RuntimeError("it can't")
+            self.cleaned.append((shelf.name, shelf.spec.volumes))
+
+    def serve(self) -> int:
+        """Give it webhooks by URL, and return their port."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        self.url = f"https://127.0.0.1:{port}"
+        self.operator.certificate(names=["127.0.0.1"])
+
+        @self.operator.validate(self.new)
+        async def check(request: AdmissionRequest[Any]) -> None:
+            """Have no objection."""
+
+        def upgrade(old: Any) -> Any:
+            """Rename books."""
+            return self.new(metadata=old.metadata, spec=NewSpec(volumes=old.spec.books))
+
+        def downgrade(new: Any) -> Any:
+            """Rename volumes."""
+            return self.old(metadata=new.metadata, spec=OldSpec(books=new.spec.volumes))
+
+        self.operator.convert(self.old, self.new)(upgrade)
+        self.operator.convert(self.new, self.old)(downgrade)
+        return port
+
+    def documents(self) -> list[dict[str, Any]]:
+        """What installs it."""
+        return self.operator.manifests(webhook_url=self.url)
+
+    def in_namespace(self) -> list[dict[str, Any]]:
+        """The same but for the namespace, whose end takes its time."""
+        return [each for each in self.documents() if each["kind"] != "Namespace"]
+
+    async def apply(self, documents: list[dict[str, Any]] | None = None) -> None:
+        """Install it."""
+        text = to_yaml(self.documents() if documents is None else documents)
+        await asyncio.to_thread(kubectl, self.control_plane, "apply", "-f", "-", stdin=text)
+
+    async def create(
+        self, name: str, namespace: str | None = None, *, kind: Kind | None = None, **spec: Any
+    ) -> None:
+        """Create one of its objects, with a finalizer on it as its controller would put there."""
+        of = kind or self.kind
+        document = {
+            "apiVersion": of.api_version,
+            "kind": of.kind,
+            "metadata": {"name": name, "finalizers": [FINALIZER]},
+            "spec": spec or {"volumes": 1},
+        }
+
+        async def is_created() -> bool:
+            await self.admin.create(document, kind=of, namespace=namespace or self.name)
+            return True
+
+        await eventually(20, is_created)
+
+    async def uninstall(self, *, whole: bool = False, **options: Any) -> list[str]:
+        """Uninstall it, without its namespace unless the whole is asked for; return the lines."""
+        self.lines.clear()
+        arguments: dict[str, Any] = {"finalizers": {self.kind: [FINALIZER]}, "timeout_seconds": 40}
+        documents = self.documents() if whole else self.in_namespace()
+        await uninstall(self.admin, documents, tell=self.lines.append, **(arguments | options))
+        return list(self.lines)
+
+    async def left(self) -> list[str]:
+        """Which of its objects are there."""
+        found = []
+        for document in self.in_namespace():
+            kind, metadata = kind_of(document), document["metadata"]
+            with contextlib.suppress(NotFound):
+                await self.admin.get(kind, metadata["name"], metadata.get("namespace"))
+                found.append(document["kind"])
+        return found
+
+
+@pytest.fixture
+async def subject(
+    control_plane: ControlPlane, cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Subject]:
+    """An operator, every trace of which is gone after the test."""
+    name = f"un{secrets.token_hex(3)}"
+    monkeypatch.setenv("POD_NAMESPACE", name)
+    made = Subject(control_plane, cluster.client, name)
+    yield made
+    made.lines.clear()
+    await made.uninstall(strip_finalizers=True)
+    with contextlib.suppress(NotFound):
+        await cluster.client.delete(kinds.Namespace, name)
+
+
+async def stored_as_old(subject: Subject) -> None:
+    """Have the API server store objects in the old version, then make the new one the stored."""
+    documents = subject.documents()
+    definition = next(each for each in documents if each["kind"] == "CustomResourceDefinition")
+    spec = definition["spec"]
+    before = {**definition, "spec": {k: v for k, v in spec.items() if k != "conversion"}}
+    before["spec"]["versions"] = [
+        {**each, "storage": each["name"] == "v1alpha1"} for each in spec["versions"]
+    ]
+    namespace = next(each for each in documents if each["kind"] == "Namespace")
+    await subject.apply([namespace, before])
+    await subject.create("old", kind=subject.old_kind, books=7)
+
+
+async def test_a_running_operator_cleans_up_before_it_goes(
+    subject: Subject, cluster: TestCluster
+) -> None:
+    """Objects in several namespaces go through their cleanup; then nothing is left."""
+    subject.control()
+    await subject.apply()
+    other = await cluster.namespace("un-other")
+    async with other, running(subject.operator, http_port=0):
+        await subject.create("one", volumes=1)
+        await subject.create("two", other.name, volumes=2)
+        lines = await survey(subject.admin, subject.documents(), keep_crds=False)
+        crd = f"CustomResourceDefinition {subject.kind.resource}"
+        assert f"{crd}, and with it 2 objects in 2 namespaces" in lines
+        told = await subject.uninstall(whole=True)
+    assert sorted(subject.cleaned) == [("one", 1), ("two", 2)]
+    assert await subject.left() == []
+    deployment = f"deleted Deployment {subject.name}/{subject.name}"
+    assert told.index(f"{crd} is gone") < told.index(deployment)
+    assert told[-1] == f"deleted Namespace {subject.name}"
+    with pytest.raises(NotFound):
+        await subject.admin.get(kinds.Namespace, subject.name)
+
+
+async def test_it_can_be_run_again_and_says_nothing_then(subject: Subject) -> None:
+    """What is gone counts as done, whether all or half of it."""
+    await subject.apply()
+    account = next(each for each in subject.documents() if each["kind"] == "ServiceAccount")
+    await subject.admin.delete(kinds.ServiceAccount, account["metadata"]["name"], subject.name)
+    assert await subject.uninstall(whole=True)
+    assert await survey(subject.admin, subject.documents(), keep_crds=False) == []
+    assert await subject.uninstall(whole=True) == []
+
+
+async def test_a_dead_operator_is_named_and_left_until_finalizers_are_stripped(
+    subject: Subject,
+) -> None:
+    """The wait is bounded, says what it waits for and what to do, and can be cut."""
+    subject.control()
+    await subject.apply()
+    await subject.create("stuck")
+    with pytest.raises(UninstallIncomplete) as ended:
+        await subject.uninstall(timeout_seconds=3)
+    assert f"{subject.name}/stuck with the finalizer {FINALIZER}" in str(ended.value)
+    assert "still there after 3 s" in str(ended.value)
+    assert str(ended.value).endswith("give the cleanups up with --strip-finalizers")
+    assert "Deployment" in await subject.left()
+    await subject.uninstall(strip_finalizers=True)
+    assert await subject.left() == []
+
+
+async def test_dead_webhooks_and_a_dead_conversion_do_not_hold_it_up(subject: Subject) -> None:
+    """Neither what fails closed nor what can't be read any more wedges the cluster."""
+    subject.control()
+    subject.serve()
+    await stored_as_old(subject)
+    await subject.apply()
+
+    async def is_wedged() -> bool:
+        with pytest.raises(OperatorError, match="conversion webhook"):
+            await subject.admin.list(subject.kind)
+        return True
+
+    await eventually(10, is_wedged)
+    (line,) = [
+        each
+        for each in await survey(subject.admin, subject.documents(), keep_crds=False)
+        if "and with it" in each
+    ]
+    assert "all objects, which can't be counted" in line
+    told = await subject.uninstall(strip_finalizers=True)
+    assert any(each.startswith("warning:") and "are not converted" in each for each in told)
+    assert await subject.left() == []
+    configuration = f"deleted ValidatingWebhookConfiguration {subject.name}"
+    reverted = f"reverted the conversion of {subject.kind.resource} to None"
+    assert told.index(configuration) < told.index(reverted)
+
+
+async def test_cleanups_see_objects_converted(subject: Subject) -> None:
+    """What is stored in an old version is stored anew before the conversion ends."""
+    subject.control()
+    port = subject.serve()
+    await stored_as_old(subject)
+    await subject.apply()
+    async with running(subject.operator, http_port=0, webhook_port=port):
+        await eventually(20, lambda: is_ready(subject.operator))
+        told = await subject.uninstall()
+    assert subject.cleaned == [("old", 7)]
+    assert f"stored 1 {subject.kind.resource} as v1" in told
+    assert await subject.left() == []
+
+
+async def test_kept_objects_keep_what_they_hold(subject: Subject) -> None:
+    """CRD and objects stay, readable without a conversion; the namespace that holds them too."""
+    subject.control()
+    port = subject.serve()
+    await stored_as_old(subject)
+    await subject.apply()
+    async with running(subject.operator, http_port=0, webhook_port=port):
+        await eventually(20, lambda: is_ready(subject.operator))
+        told = await subject.uninstall(whole=True, keep_crds=True)
+    assert await subject.left() == ["CustomResourceDefinition"]
+    found = await subject.admin.get(subject.kind, "old", subject.name)
+    assert found["spec"] == {"volumes": 7}
+    assert found["metadata"]["finalizers"] == [FINALIZER]
+    note = [each for each in told if each.startswith("note: ")]
+    assert note
+    assert "can't be deleted before the operator is installed again" in note[0]
+    assert told[-1] == f"left Namespace {subject.name}: it holds Shelf old"
+    await subject.uninstall(keep_crds=True, strip_finalizers=True)
+    found = await subject.admin.get(subject.kind, "old", subject.name)
+    assert "finalizers" not in found["metadata"]
+
+
+async def test_finalizers_can_be_stripped_from_under_a_running_operator(subject: Subject) -> None:
+    """One whose cleanup fails does not put them back."""
+    subject.control(cleans=False)
+    await subject.apply()
+    async with running(subject.operator, http_port=0):
+        await subject.create("one")
+        await subject.create("two")
+        await subject.uninstall(strip_finalizers=True)
+    assert await subject.left() == []
+
+
+async def test_the_finalizer_of_another_is_not_ours_to_take(subject: Subject) -> None:
+    """It is named as what is waited for, and stays on even where ours are stripped."""
+    subject.control()
+    await subject.apply()
+    await subject.create("shared")
+    patch = {"metadata": {"finalizers": [FINALIZER, "other.example.com/theirs"]}}
+    await subject.admin.patch(subject.kind, "shared", subject.name, patch=patch)
+    with pytest.raises(UninstallIncomplete) as ended:
+        await subject.uninstall(strip_finalizers=True, timeout_seconds=8)
+    assert "shared with the finalizer other.example.com/theirs" in str(ended.value)
+    assert "no finalizers of this operator's" in str(ended.value)
+    found = await subject.admin.get(subject.kind, "shared", subject.name)
+    assert found["metadata"]["finalizers"] == ["other.example.com/theirs"]
+    await subject.admin.patch(
+        subject.kind, "shared", subject.name, patch={"metadata": {"finalizers": None}}
+    )
+
+
+async def test_objects_of_others_kinds_are_not_orphaned(subject: Subject) -> None:
+    """What stays and waits for the operator is named before anything goes."""
+    await subject.apply()
+    metadata = {"name": "kept", "namespace": subject.name, "finalizers": [FINALIZER]}
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    await subject.admin.create(document)
+    finalizers = {kinds.ConfigMap: [FINALIZER]}
+    before = await subject.left()
+    with pytest.raises(ConfigurationError) as refused:
+        await subject.uninstall(finalizers=finalizers)
+    assert f"{subject.name}/kept with the finalizer {FINALIZER}" in str(refused.value)
+    assert await subject.left() == before
+    await subject.uninstall(finalizers=finalizers, strip_finalizers=True)
+    assert await subject.left() == []
+
+
+async def test_a_missing_permission_is_told_before_anything_goes(subject: Subject) -> None:
+    """Half an uninstall is worse than none; each missing permission is named."""
+    subject.control()
+    await subject.apply()
+    before = await subject.left()
+    kubeconfig = await subject.control_plane.service_account_kubeconfig(subject.name, subject.name)
+    async with await client(str(kubeconfig)) as weak:
+        with pytest.raises(ConfigurationError) as refused:
+            await uninstall(
+                weak,
+                subject.documents(),
+                finalizers={subject.kind: [FINALIZER]},
+                tell=subject.lines.append,
+            )
+    assert "nothing was removed: this user may not " in str(refused.value)
+    assert f"delete deployments.apps {subject.name} in {subject.name}" in str(refused.value)
+    assert str(refused.value).endswith("use a kubeconfig that may, with --kubeconfig")
+    assert (subject.lines, await subject.left()) == ([], before)
+
+
+async def test_a_namespace_that_others_live_in_stays(subject: Subject) -> None:
+    """Only what was installed goes: somebody's database may be in there."""
+    await subject.apply()
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "database", "namespace": subject.name},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    await subject.admin.create(claim)
+    told = await subject.uninstall(whole=True)
+    assert told[-1] == f"left Namespace {subject.name}: it holds PersistentVolumeClaim database"
+    assert await subject.left() == []
+    await subject.admin.get(kinds.Namespace, subject.name)
+
+
+async def test_what_the_operator_made_goes_and_what_others_made_stays(subject: Subject) -> None:
+    """Its Lease stands in no document; a certificate of cert-manager's is not ours to delete."""
+    subject.operator.leader_election()
+    subject.serve()
+    await subject.apply()
+    secret = next(
+        rule["resourceNames"][0]
+        for document in subject.documents()
+        if document["kind"] == "Role"
+        for rule in document["rules"]
+        if rule["resources"] == ["secrets"] and "resourceNames" in rule
+    )
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": subject.name, "namespace": subject.name},
+    }
+    await subject.admin.create(lease)
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": secret, "namespace": subject.name},
+    }
+    await subject.admin.create(theirs)
+    told = await subject.uninstall()
+    assert f"deleted Lease {subject.name}/{subject.name}" in told
+    assert f"left Secret {subject.name}/{secret}: the operator did not make it" in told
