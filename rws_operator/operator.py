@@ -11,20 +11,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
+from rws_operator import documents
 from rws_operator.controller.checks import check_type
 from rws_operator.controller.controller import Controller, ControllerOptions
 from rws_operator.election.timing import Timing
 from rws_operator.errors import ConfigurationError, check_seconds
 from rws_operator.lifecycle import Election, Lifecycle, Runnable
-from rws_operator.manifests import WebhookTarget, crd, installation, merge_rules
+from rws_operator.manifests import merge_rules
 from rws_operator.manifests.names import check_label, check_qualified, check_subdomain, object_name
-from rws_operator.manifests.webhook import TIMEOUT_SECONDS, with_conversion_webhook
+from rws_operator.manifests.webhook import TIMEOUT_SECONDS
 from rws_operator.manifests.workload import WEBHOOK_PORT
-from rws_operator.resources import CustomResource, kind_of
+from rws_operator.resources import CustomResource
 from rws_operator.webhook.certificate import YEAR_SECONDS
 from rws_operator.webhook.declaration import STAGE_SECONDS, Declaration
-from rws_operator.webhook.documents import configurations
-from rws_operator.webhook.registration import CONVERSION_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -280,13 +279,9 @@ class Operator:
         Raises:
             ResourceDefinitionError: A class says something that a CRD can't hold.
         """
-        target = self._target(namespace, webhook_url).at(CONVERSION_PATH)
-        converted = self._declaration.converted()
-        documents = [_crd(classes) for classes in self._versions()]
-        return [
-            with_conversion_webhook(each, target) if each["metadata"]["name"] in converted else each
-            for each in documents
-        ]
+        webhooks = self._declaration
+        target = documents.target_of(webhooks, namespace or self._object_name, webhook_url)
+        return documents.crds(self._versions(), webhooks, target)
 
     def check_complete(self) -> None:
         """Refuse a definition that could not run.
@@ -325,24 +320,18 @@ class Operator:
         Raises:
             ConfigurationError: Something can't be used, or can't be expressed as a CRD.
         """
-        election, webhooks = self._election, self._declaration
         namespace = namespace or self._object_name
-        target = self._target(namespace, webhook_url)
-        return installation(
+        return documents.manifests(
             self._object_name,
-            namespace,
+            self._declaration,
+            namespace=namespace,
+            target=documents.target_of(self._declaration, namespace, webhook_url),
+            election=self._election,
             crds=self.crds(namespace=namespace, webhook_url=webhook_url),
             rules=self.rules(),
-            lease=election.lease if election else None,
-            lease_namespace=election.namespace if election else None,
             image=self.default_image if image is None else image,
             replicas=replicas,
             drain_seconds=self.stop_seconds,
-            webhooks=configurations(
-                webhooks.webhooks.registrations, self._object_name, target, namespace
-            ),
-            webhook_port=WEBHOOK_PORT if webhooks else None,
-            certificate=webhooks.certificate.secret if webhooks else None,
         )
 
     @property
@@ -434,21 +423,7 @@ class Operator:
         raise SystemExit(main(self, argv))
 
     def _versions(self) -> list[list[type[CustomResource]]]:
-        """The classes of each kind that is given by classes: one for each version of it."""
-        known = self._declaration.classes()
-        for each in self._runnables.values():
-            if isinstance(each, Controller) and isinstance(each.resource, type):
-                known += [each.resource, *each.versions]
-        versions: dict[str, dict[type[CustomResource], None]] = {}
-        for cls in known:
-            versions.setdefault(kind_of(cls).resource, {})[cls] = None
-        return [list(classes) for classes in versions.values()]
-
-    def _target(self, namespace: str | None, url: str | None) -> WebhookTarget:
-        if url is not None:
-            return WebhookTarget(url=url)
-        service = self._declaration.certificate.service
-        return WebhookTarget(service=service, namespace=namespace or self._object_name)
+        return documents.versions(self._runnables.values(), self._declaration)
 
     def _service(self, port: int | None, tls_files: TlsFiles | None) -> WebhookService | None:
         if not self._declaration or port is None:
@@ -470,9 +445,3 @@ def _finite(seconds: float, what: str) -> float:
             f"{what}={seconds}", remedy="use a finite number of seconds from 0"
         )
     return seconds
-
-
-def _crd(classes: list[type[CustomResource]]) -> dict[str, Any]:
-    storage = [each for each in classes if each.resource_definition.storage]
-    first = storage[0] if storage else classes[0]
-    return crd(first, versions=[each for each in classes if each is not first])

@@ -286,6 +286,24 @@ def test_the_decorators_leave_the_functions_as_they_are() -> None:
     assert paths == [f"/validate/things.{GROUP}/v1", f"/mutate/things.{GROUP}/v1", "/convert"]
 
 
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (
+            lambda operator: operator.validate(reconcile),
+            r"validate\(<function.*: write @operator.va",
+        ),
+        (lambda operator: operator.mutate("Thing"), r"mutate\('Thing'\): write @operator.mutate\("),
+        (lambda operator: operator.convert(1, Thing), r"convert\(1, .*with CustomResource classes"),
+        (lambda operator: operator.convert(Thing, kinds.Pod), "with CustomResource classes"),
+    ],
+)
+def test_a_decorator_without_its_kind_is_refused(declare: Any, message: str) -> None:
+    """The error shows what was given and how to write it."""
+    with pytest.raises(ConfigurationError, match=message):
+        declare(Operator("app"))
+
+
 def test_webhooks_alone_are_enough_to_run() -> None:
     """An operator need not have a controller."""
     operator = Operator("app")

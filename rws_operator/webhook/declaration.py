@@ -73,6 +73,7 @@ class Declaration:
 
     def validate(self, kind: Any, options: WebhookOptions) -> ValidateDecorator[Any]:
         """Make the decorator of a validating function."""
+        self._check_kind("validate", kind)
         path, others = _split(options, default_path("validate", kind_of(kind)))
 
         def register(function: Callable[..., Any]) -> None:
@@ -82,6 +83,7 @@ class Declaration:
 
     def mutate(self, kind: Any, options: WebhookOptions) -> MutateDecorator[Any]:
         """Make the decorator of a mutating function."""
+        self._check_kind("mutate", kind)
         path, others = _split(options, default_path("mutate", kind_of(kind)))
 
         def register(function: Callable[..., Any]) -> None:
@@ -91,6 +93,12 @@ class Declaration:
 
     def convert(self, source: type[S], target: type[G]) -> ConvertDecorator[S, G]:
         """Make the decorator of a converting function."""
+        for cls in (source, target):
+            if not _is_class(cls):
+                raise ConfigurationError(
+                    f"operator {self._name}: convert({source!r}, {target!r})",
+                    remedy="write @operator.convert(Source, Target), with CustomResource classes",
+                )
 
         def register(function: Callable[..., Any]) -> None:
             self.converters.add(source, target, function)
@@ -126,6 +134,13 @@ class Declaration:
             stage_seconds=_positive(stage_seconds, f"{where}: stage_seconds"),
         )
 
+    def _check_kind(self, verb: str, kind: Any) -> None:
+        if not isinstance(kind, Kind) and not _is_class(kind):
+            raise ConfigurationError(
+                f"operator {self._name}: {verb}({kind!r})",
+                remedy=f"write @operator.{verb}(Backup), with a CustomResource class or a Kind",
+            )
+
     def classes(self) -> list[type[CustomResource]]:
         """The classes whose CRDs are this operator's: those of converters and typed webhooks."""
         found = [each for versions in self.converters.kinds for each in versions]
@@ -156,6 +171,10 @@ class Declaration:
             return True
         is_raw = any(isinstance(each, RawConversion) for each in self.webhooks.endpoints)
         return is_raw and kind not in _BUILT_IN
+
+
+def _is_class(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, CustomResource)
 
 
 def _split(options: WebhookOptions, default: str) -> tuple[str, RegistrationOptions]:

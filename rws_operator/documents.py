@@ -1,0 +1,96 @@
+"""The documents that follow from an Operator's definition: its CRDs, and all that installs it.
+
+Each kind that is given as a class, by a controller, a typed webhook or a converter, gets one CRD
+with all its versions; a kind given as a value is somebody else's. Where the operator converts a
+kind, its CRD calls the operator, as its webhook configurations do: by Service, or by URL.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rws_operator.controller.controller import Controller
+from rws_operator.manifests import WebhookTarget, crd, installation
+from rws_operator.manifests.webhook import with_conversion_webhook
+from rws_operator.manifests.workload import WEBHOOK_PORT
+from rws_operator.resources import CustomResource, kind_of
+from rws_operator.webhook.documents import configurations
+from rws_operator.webhook.registration import CONVERSION_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rws_operator.lifecycle import Election, Runnable
+    from rws_operator.webhook.declaration import Declaration
+
+
+def versions(
+    runnables: Iterable[Runnable], webhooks: Declaration
+) -> list[list[type[CustomResource]]]:
+    """The classes of each kind that is given by classes: one for each version of it."""
+    known = webhooks.classes()
+    for each in runnables:
+        if isinstance(each, Controller) and isinstance(each.resource, type):
+            known += [each.resource, *each.versions]
+    found: dict[str, dict[type[CustomResource], None]] = {}
+    for cls in known:
+        found.setdefault(kind_of(cls).resource, {})[cls] = None
+    return [list(classes) for classes in found.values()]
+
+
+def target_of(webhooks: Declaration, namespace: str, url: str | None) -> WebhookTarget:
+    """Where the API server calls an operator's webhooks."""
+    if url is not None:
+        return WebhookTarget(url=url)
+    return WebhookTarget(service=webhooks.certificate.service, namespace=namespace)
+
+
+def crds(
+    kinds: Iterable[list[type[CustomResource]]], webhooks: Declaration, target: WebhookTarget
+) -> list[dict[str, Any]]:
+    """The CustomResourceDefinition of each kind.
+
+    Args:
+        kinds: The classes of each kind's versions.
+        webhooks: Says which kinds are converted.
+        target: Who converts them.
+
+    Raises:
+        ResourceDefinitionError: A class says something that a CRD can't hold.
+    """
+    converted = webhooks.converted()
+    documents = [_crd(classes) for classes in kinds]
+    return [
+        with_conversion_webhook(each, target.at(CONVERSION_PATH))
+        if each["metadata"]["name"] in converted
+        else each
+        for each in documents
+    ]
+
+
+def manifests(
+    name: str,
+    webhooks: Declaration,
+    *,
+    namespace: str,
+    target: WebhookTarget,
+    election: Election | None,
+    **arguments: Any,
+) -> list[dict[str, Any]]:
+    """All that installs an operator; further arguments are those of `installation`."""
+    return installation(
+        name,
+        namespace,
+        lease=election.lease if election else None,
+        lease_namespace=election.namespace if election else None,
+        webhooks=configurations(webhooks.webhooks.registrations, name, target, namespace),
+        webhook_port=WEBHOOK_PORT if webhooks else None,
+        certificate=webhooks.certificate.secret if webhooks else None,
+        **arguments,
+    )
+
+
+def _crd(classes: list[type[CustomResource]]) -> dict[str, Any]:
+    storage = [each for each in classes if each.resource_definition.storage]
+    first = storage[0] if storage else classes[0]
+    return crd(first, versions=[each for each in classes if each is not first])
