@@ -17,7 +17,7 @@ import pytest
 from examples.backup.stage import NotSeen, Play, wait_for
 
 ROOT = Path(__file__).parent.parent
-STEPS = 9
+STEPS = 12
 
 
 def descendants_of(session: int) -> set[psutil.Process]:

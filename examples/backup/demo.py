@@ -1,7 +1,8 @@
 """The whole life of an operator in one program, on a real Kubernetes API server.
 
-It starts a control plane on this machine, installs the operator of `app/backup.py`, runs two
-replicas, and shows what happens as Backups come, change, break and go, and as the leader dies.
+It starts a control plane on this machine, installs the operator of `app/`, runs two replicas, and
+shows what happens as Backups come, change, break and go, what the webhooks do about it, and how the
+standby takes over as the leader dies.
 Each step is checked, not only shown: the program exits 0 only if all of them were seen.
 
 KEEP=1 in the environment leaves everything running and prints how to look at it and end it.
@@ -27,6 +28,7 @@ from examples.backup.stage import (
     NotSeen,
     Play,
     Replica,
+    Service,
     manifests,
     wait_for,
 )
@@ -45,6 +47,7 @@ class Demo:
         self.control_plane = control_plane
         self.kubectl = Kubectl(control_plane.kubeconfig)
         self.play = Play()
+        self.service = Service()
         self.replicas: dict[str, Replica] = {}
         self._folder = folder
 
@@ -53,8 +56,11 @@ class Demo:
         self.install()
         self.elect()
         self.create()
+        self.mutate()
         self.edit()
         self.refuse()
+        self.deny()
+        self.convert()
         self.take_over()
         self.delete()
         self.check_permissions()
@@ -64,7 +70,11 @@ class Demo:
         """The operator's own program prints what installs it."""
         with self.play.step("Install the operator from its own manifests") as step:
             printed = manifests("--namespace", NAMESPACE, "--image", "backup-operator:demo")
-            self.kubectl.show("apply", "-f", "-", stdin=printed)
+            print(
+                "   There are no nodes: an ExternalName Service to localhost and a forwarder on"
+                f" port {self.service.port} stand for the Service"
+            )
+            self.kubectl.show("apply", "-f", "-", stdin=self.service.stand_in(printed))
             wait_for("the kind backups.example.com", 15, self._is_served)
             step.seen = f"{printed.count('---')} objects applied in one go"
 
@@ -76,6 +86,8 @@ class Demo:
         with self.play.step("Start two replicas, each with its ServiceAccount's token") as step:
             for name in ("replica-a", "replica-b"):
                 self.start(name)
+            for replica in self.replicas.values():
+                self.service.lead_to(replica)
             leader = wait_for("a leader", 15, self.leader)
             self.kubectl.show("get", "lease", "-n", NAMESPACE)
             step.seen = f"{leader} leads, {self.standby(leader)} stands by"
@@ -102,7 +114,7 @@ class Demo:
     def create(self) -> None:
         """Each Backup gets a CronJob, a status, a condition and an event."""
         with self.play.step("Create three Backups: CronJobs, status, conditions, events") as step:
-            self.kubectl.show("apply", "-f", str((HERE / "backups.yaml").relative_to(Path.cwd())))
+            self.kubectl.show("apply", "-f", _shown("backups.yaml"))
             wait_for("three Backups ready", 15, self.are_ready)
             self.kubectl.show("get", "backups")
             self.kubectl.show("get", "cronjobs")
@@ -131,6 +143,23 @@ class Demo:
         """How many events of that reason there are."""
         found = self.kubectl.get("events.v1.events.k8s.io", "--field-selector", f"reason={reason}")
         return len((found or {}).get("items", ()))
+
+    def mutate(self) -> None:
+        """The mutating webhook knows who asks, which no default in a schema does."""
+        with self.play.step("Mutate: the webhook fills in who owns a Backup") as step:
+            asked = ["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]
+            user = self.kubectl.show(*asked)
+            columns = "custom-columns=NAME:.metadata.name,DATABASE:.spec.database,OWNER:.spec.owner"
+            self.kubectl.show("get", "backups", "-o", columns)
+            owners = self.owners()
+            if set(owners) != {user}:
+                raise NotSeen(f"the owners are {owners}")
+            step.seen = f"all {len(owners)} Backups belong to {user}, who created them"
+
+    def owners(self) -> list[str]:
+        """Whose each Backup is."""
+        items = (self.kubectl.get("backups") or {}).get("items", ())
+        return [item["spec"].get("owner") for item in items]
 
     def edit(self) -> None:
         """The CronJob follows the Backup, and comes back when someone spoils it."""
@@ -161,15 +190,40 @@ class Demo:
                 raise NotSeen("the refusal does not name spec.schedule")
             step.seen = "refused, naming spec.schedule"
 
+    def deny(self) -> None:
+        """The validating webhook looks at the other objects, which no rule in a schema can."""
+        with self.play.step("Validate: the webhook denies a second Backup of a database") as step:
+            message = self.kubectl.show("apply", "-f", _shown("second.yaml"), refused=True)
+            expected = "Backup orders has the database orders already"
+            if expected not in message:
+                raise NotSeen(f"the denial does not say {expected!r}")
+            step.seen = "denied, and kubectl shows the operator's own words"
+
+    def convert(self) -> None:
+        """A Backup of the first version becomes one of today's, and can be read as either."""
+        with self.play.step("Convert: a v1alpha1 Backup is stored and served as v1") as step:
+            self.kubectl.show("apply", "-f", _shown("v1alpha1.yaml"))
+            wait_for("the Backup ready", 10, lambda: self.is_ready("archive"))
+            specs = []
+            for version in ("v1alpha1", "v1"):
+                kind = f"backups.{version}.example.com"
+                specs.append(self.kubectl.show("get", kind, "archive", "-o", "jsonpath={.spec}"))
+            old, new = map(json.loads, specs)
+            if (old["cron"], old["keep"]) != ("0 6 * * 0", "90d"):
+                raise NotSeen(f"at v1alpha1 it is {old}")
+            if (new["schedule"], new["retentionDays"]) != ("0 6 * * 0", 90):
+                raise NotSeen(f"at v1 it is {new}")
+            step.seen = "cron and keep became schedule and retentionDays; both can be read"
+
     def take_over(self) -> None:
         """The standby waits until the Lease has expired, then does what was left undone."""
         with self.play.step("Kill the leader: the standby takes over") as step:
             leader = wait_for("a leader", 5, self.leader)
             heir = self.standby(leader)
             print(f"   $ kill -9 {self.replicas[leader].process.pid}   # {leader}")
-            self.replicas[leader].signal(signal.SIGKILL)
+            self.replicas.pop(leader).stop()
             killed = time.monotonic()
-            del self.replicas[leader]
+            self.service.forget(leader)
             schedule = "45 4 * * *"
             self.patch("backup", "users", schedule)
             limit = LEASE_SECONDS + 2
@@ -179,6 +233,7 @@ class Demo:
             wait_for("the edit made since", 10, lambda: self.has_schedule(schedule, "users"))
             self.kubectl.show("get", "lease", "-n", NAMESPACE)
             self.start(leader)
+            self.service.lead_to(self.replicas[leader])
             step.seen = f"{heir} leads after {took:.1f} s and saw to the edit made meanwhile"
 
     def delete(self) -> None:
@@ -221,18 +276,21 @@ class Demo:
             heir = self.standby(leader)
             print(f"   $ kill -15 {self.replicas[leader].process.pid}   # {leader}")
             stopped = time.monotonic()
-            code = self.replicas[leader].signal(signal.SIGTERM)
-            tail = self.replicas.pop(leader).tail()
-            if code != 0:
-                raise NotSeen(f"{leader} exited with code {code}:\n{tail}")
+            leaving = self.replicas[leader]
+            leaving.process.send_signal(signal.SIGTERM)
             wait_for(f"{heir} as the leader", 3, lambda: self.leader() == heir)
             took = time.monotonic() - stopped
-            step.seen = f"exit code 0, {heir} leads {took:.1f} s after the signal"
+            print("   waiting for its end: it answers webhooks until no Service leads to it")
+            if (code := leaving.wait(40)) != 0:
+                raise NotSeen(f"{leader} exited with code {code}:\n{leaving.tail()}")
+            del self.replicas[leader]
+            step.seen = f"{heir} leads {took:.1f} s after the signal; exit code 0"
 
     def stop(self) -> None:
-        """End the replicas."""
+        """End the replicas and what stands for their Service."""
         for replica in self.replicas.values():
             replica.stop()
+        self.service.stop()
 
 
 def main() -> int:
@@ -265,6 +323,7 @@ def play(keeper: Keeper | None) -> int:
         if keeper is not None:
             for name in {"replica-a", "replica-b"} - demo.replicas.keys():
                 demo.start(name)
+                demo.service.lead_to(demo.replicas[name])
             _explain(demo, folder)
             keeper.leave_up(code)
     return code
@@ -279,6 +338,10 @@ def _play(demo: Demo) -> int:
             print(f"\nThe last lines of {replica.name}:\n{replica.tail()}")
     print(f"\n{demo.play.summary()}", flush=True)
     return 0 if all(step.passed for step in demo.play.steps) else 1
+
+
+def _shown(file: str) -> str:
+    return str((HERE / file).relative_to(Path.cwd()))
 
 
 def _explain(demo: Demo, folder: Path) -> None:

@@ -1,7 +1,8 @@
-"""What the demo plays on: steps that are timed, kubectl, and replicas as processes."""
+"""What the demo plays on: steps that are timed, kubectl, replicas as processes, and a Service."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,15 +10,19 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import yaml
+
+from rws_operator.testing.forwarder import Forwarder
 from rws_operator.testing.supervise import die_with_parent
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Callable, Iterator
 
 HERE = Path(__file__).parent
@@ -142,6 +147,7 @@ class Replica:
             "POD_NAME": name,
             "POD_NAMESPACE": namespace,
             "RWS_CONFIG_HTTP_PORT": "0",
+            "RWS_CONFIG_WEBHOOK_PORT": "0",
         }
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -156,13 +162,22 @@ class Replica:
 
     def http_port(self) -> int | None:
         """Where it serves metrics and probes, as its log says; None until it does."""
-        found = re.search(r"serving metrics and health .*port=(\d+)", self.log.read_text())
+        return self._port("serving metrics and health")
+
+    def webhook_port(self) -> int | None:
+        """Where it serves webhooks, as its log says; None until it does."""
+        return self._port("serving webhooks")
+
+    def _port(self, what: str) -> int | None:
+        found = re.search(rf"{what} .*port=(\d+)", self.log.read_text())
         return int(found[1]) if found else None
 
-    def signal(self, number: signal.Signals, seconds: float = 40.0) -> int:
-        """Send a signal and return the exit code."""
-        self.process.send_signal(number)
-        return self.process.wait(seconds)
+    def wait(self, seconds: float) -> int:
+        """Wait for its end and return the exit code."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise NotSeen(f"{self.name} has not ended after {seconds:.0f} s") from None
 
     def stop(self) -> None:
         """End it, whatever it takes."""
@@ -173,6 +188,60 @@ class Replica:
     def tail(self, lines: int = 15) -> str:
         """The last lines of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+class Service:
+    """Stands for the operator's Service: a `Forwarder` on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._forwarder = Forwarder(poll_seconds=0.2)
+        self._stopping = asyncio.Event()
+        self._listening = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        self._listening.wait()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._forward())
+
+    async def _forward(self) -> None:
+        async with self._forwarder:
+            self._listening.set()
+            await self._stopping.wait()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return self._forwarder.port
+
+    def stand_in(self, printed: str) -> str:
+        """Manifests in which it takes the Service's place."""
+        return yaml.safe_dump_all(self._forwarder.stand_in(yaml.safe_load_all(printed)))
+
+    def lead_to(self, replica: Replica) -> None:
+        """Put a replica behind it, and wait until it is ready."""
+        http_port = wait_for(f"the HTTP port of {replica.name}", 15, replica.http_port)
+        webhook_port = wait_for(f"the webhook port of {replica.name}", 15, replica.webhook_port)
+        self._loop.call_soon_threadsafe(
+            partial(
+                self._forwarder.add,
+                replica.name,
+                http_port=http_port,
+                webhook_port=webhook_port,
+            )
+        )
+        wait_for(f"{replica.name} to be ready", 15, lambda: replica.name in self._forwarder.ready)
+
+    def forget(self, name: str) -> None:
+        """Take a replica away, as Kubernetes does once its pod is gone."""
+        self._loop.call_soon_threadsafe(self._forwarder.remove, name)
+
+    def stop(self) -> None:
+        """End it."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._thread.join()
 
 
 def manifests(*arguments: str) -> str:

@@ -1,1 +1,1 @@
-"""The example operator: keeps a CronJob for every Backup."""
+"""The example operator: keeps a CronJob for every Backup, and looks after what is asked for."""

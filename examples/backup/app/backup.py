@@ -1,7 +1,7 @@
 """Keeps a CronJob for every Backup, and reports on it in the Backup's status.
 
-Everything an operator needs is on this page: the custom resource, what to do when one changes,
-what to clean up when one goes, and the operator that runs it all.
+Everything a controller needs is on this page: the custom resource, what to do when one changes,
+what to clean up when one goes, and the operator that runs it all. Its webhooks are on another.
 """
 
 from typing import Any
@@ -26,6 +26,7 @@ class BackupSpec(Model):
     schedule: str = Field(description="Cron schedule of the backup.", pattern=r"^(\S+\s+){4}\S+$")
     database: str = Field(default="postgres", description="Name of the database.")
     retention_days: int = Field(default=7, ge=1, le=365, description="Days a backup is kept.")
+    owner: str | None = Field(default=None, description="Who is told when a backup fails.")
 
 
 class BackupStatus(Model):
@@ -43,6 +44,7 @@ class Backup(
     short_names=["bk"],
     columns=[
         Column("Schedule", ".spec.schedule"),
+        Column("Owner", ".spec.owner"),
         Column("Ready", ".status.ready"),
         Column("Age", ".metadata.creationTimestamp"),
     ],
