@@ -242,7 +242,9 @@ def _uninstall(program: Program) -> click.Command:
         found = asyncio.run(look())
         if found and not yes:
             click.echo("\n".join(["this removes:", *(f"  {line}" for line in found)]))
-            if not click.confirm("go on?"):
+            try:
+                click.confirm("go on?", abort=True)
+            except click.Abort:
                 say("nothing was removed")
                 return 1
         asyncio.run(remove())

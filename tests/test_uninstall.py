@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import secrets
 import socket
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rws_operator import Context, CustomResource, Field, Model, Operator, kinds
+from rws_operator.cli import main
 from rws_operator.client import client
 from rws_operator.errors import ConfigurationError, NotFound, OperatorError
 from rws_operator.manifests import to_yaml
@@ -395,6 +397,71 @@ async def test_a_namespace_that_others_live_in_stays(subject: Subject) -> None:
     assert told[-1] == f"left Namespace {subject.name}: it holds PersistentVolumeClaim database"
     assert await subject.left() == []
     await subject.admin.get(kinds.Namespace, subject.name)
+
+
+async def test_pods_have_ended_before_their_permissions_go(subject: Subject) -> None:
+    """The last words of a pod need them, and a living one would make its Lease again."""
+    await subject.apply()
+
+    async def pods() -> list[str]:
+        found = await subject.admin.list(kinds.Pod, subject.name)
+        return [each["metadata"]["name"] for each in found]
+
+    async def has_pods() -> bool:
+        return len(await pods()) == 2
+
+    await eventually(20, has_pods)
+    # A finalizer holds one pod back, as its grace period would on a node.
+    held = (await pods())[0]
+    await subject.admin.patch(
+        kinds.Pod, held, subject.name, patch={"metadata": {"finalizers": [FINALIZER]}}
+    )
+    going = asyncio.create_task(subject.uninstall())
+
+    async def is_waiting() -> bool:
+        return await pods() == [held] and any(
+            "deleted Deployment" in each for each in subject.lines
+        )
+
+    await eventually(20, is_waiting)
+    await asyncio.sleep(1)
+    assert "RoleBinding" not in str(subject.lines)
+    assert "ServiceAccount" in await subject.left()
+    await subject.admin.patch(
+        kinds.Pod, held, subject.name, patch={"metadata": {"finalizers": None}}
+    )
+    await going
+    assert await subject.left() == []
+
+
+def test_the_command_asks_first(
+    control_plane: ControlPlane,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It tells what goes, takes no or nothing for no, and --yes for yes."""
+    name = f"un{secrets.token_hex(3)}"
+    monkeypatch.setenv("RWS_CONFIG_NAMESPACE", "default")
+    operator = Operator(name)
+    operator.controller(kinds.ConfigMap).reconcile(_content)
+    text = to_yaml(operator.manifests(namespace="default"))
+    kubectl(control_plane, "apply", "-f", "-", stdin=text)
+    command = ["uninstall", "--kubeconfig", str(control_plane.kubeconfig)]
+    for answer in ("n\n", ""):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        assert main(operator, command) == 1
+        printed = capsys.readouterr()
+        assert f"  Deployment default/{name}\n" in printed.out
+        assert printed.err.splitlines()[-1] == "nothing was removed"
+    kubectl(control_plane, "get", "deployment", name)
+    assert main(operator, [*command, "--yes"]) == 0
+    assert capsys.readouterr().out.endswith(f"deleted ClusterRole {name}\n{name} is uninstalled\n")
+    assert main(operator, command) == 0  # nothing is there: nothing to ask
+    assert kubectl(control_plane, "get", "deployment", name, "--ignore-not-found") == ""
+
+
+async def _content(obj: Any, ctx: Context) -> None:
+    """Be content."""
 
 
 async def test_what_the_operator_made_goes_and_what_others_made_stays(subject: Subject) -> None:
