@@ -20,7 +20,8 @@ from rws_operator.webhook.registration import CONVERSION_PATH
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rws_operator.lifecycle import Election, Runnable
+    from rws_operator.lifecycle import Election
+    from rws_operator.runnable import Runnable
     from rws_operator.webhook.declaration import Declaration
 
 

@@ -25,7 +25,7 @@ import os
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rws_operator.cache.informers import Informers
 from rws_operator.client import Client, identity, load_config
@@ -40,10 +40,10 @@ from rws_operator.heartbeat import Heartbeat
 from rws_operator.server import Server
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from rws_operator.election.timing import Timing
-    from rws_operator.resources import Kind, PolicyRule
+    from rws_operator.runnable import Runnable
     from rws_operator.webhook.service import WebhookService
 
 log = logging.getLogger("rws_operator.operator")
@@ -53,34 +53,6 @@ CUT_SECONDS = 5.0
 
 FLUSH_SECONDS = 2.0
 """How long events may take to be published at the end."""
-
-
-class Runnable(Protocol):
-    """Anything an Operator runs while it leads: a Controller, or a loop of one's own."""
-
-    @property
-    def name(self) -> str:
-        """What logs and metrics call it; unique within an Operator."""
-        ...
-
-    def rules(self) -> Iterable[PolicyRule]:
-        """The permissions it needs."""
-        ...
-
-    def kinds(self) -> Iterable[Kind]:
-        """The kinds it serves."""
-        ...
-
-    def bind(self, environment: Environment) -> None:
-        """Take what the Operator lends it; called once, before `run`."""
-
-    async def run(self) -> None:
-        """Wait for ``environment.leading``, then work until ``environment.stopping`` is set.
-
-        It must return then, within ``environment.drain_seconds``, and leave nothing at work: the
-        next replica begins. Returning earlier, or raising, ends the Operator. A cancellation
-        means that the work must stop at once.
-        """
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from rws_operator.controller.checks import check_type
 from rws_operator.controller.controller import Controller, ControllerOptions
 from rws_operator.election.timing import Timing
 from rws_operator.errors import ConfigurationError, check_seconds
-from rws_operator.lifecycle import Election, Lifecycle, Runnable
+from rws_operator.lifecycle import Election, Lifecycle
 from rws_operator.manifests import merge_rules
 from rws_operator.manifests.names import check_label, check_qualified, check_subdomain, object_name
 from rws_operator.manifests.webhook import TIMEOUT_SECONDS
 from rws_operator.manifests.workload import WEBHOOK_PORT
 from rws_operator.resources import CustomResource
+from rws_operator.runnable import Runnable
 from rws_operator.webhook.certificate import YEAR_SECONDS
 from rws_operator.webhook.declaration import STAGE_SECONDS, Declaration
 
