@@ -25,6 +25,7 @@ from rws_operator import (
     Model,
     Operator,
     PolicyRule,
+    WebhookCertificate,
     kinds,
 )
 from rws_operator.errors import ApiError, ConfigurationError, Forbidden, ServerError
@@ -511,6 +512,23 @@ async def test_a_missing_permission_is_named_while_controllers_work(
 async def _creates(boxes: Boxes) -> bool:
     await boxes.create("one", size=3)
     return True
+
+
+async def test_mounted_files_are_served(boxes: Boxes, tmp_path: Path) -> None:
+    """The certificate is cert-manager's: no Secret is made, no caBundle touched."""
+    boxes.validate()
+    name = boxes.operator.name
+    certificate = WebhookCertificate.generate(name, boxes.namespace)
+    for file, text in (("tls.crt", certificate.cert_pem), ("tls.key", certificate.key_pem)):
+        (tmp_path / file).write_text(text)
+    files = (str(tmp_path / "tls.crt"), str(tmp_path / "tls.key"))
+    async with boxes.installed(), boxes.served(tls_files=files):
+        await eventually(5, lambda: is_ready(boxes.operator))
+        assert set(await boxes.bundles()) == {""}
+        assert "certificate" in await boxes.refusal(size=13)
+        await certificate.patch_ca_bundle(boxes.client, validating=name)
+        await eventually(10, boxes.answers)
+        assert await boxes.client.list(kinds.Secret, boxes.namespace) == []
 
 
 async def test_a_port_in_use_ends_it_at_once(boxes: Boxes) -> None:

@@ -117,7 +117,7 @@ class WebhookServer:
             return False
         with suppress(OSError, TimeoutError):
             writer.close()
-            async with asyncio.timeout(_HANDSHAKE_SECONDS):
+            async with asyncio.timeout(_FLUSH_SECONDS):
                 await writer.wait_closed()
         return True
 

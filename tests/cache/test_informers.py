@@ -136,6 +136,7 @@ async def test_waiting_for_the_first_list_is_not_silent(
         told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
         assert any("nones.none.example.com: 404" in message for message in told)
         assert watched.informers.unsynced()[0].startswith("nones.none.example.com: 404")
+        assert watched.informers.unsynced(exempt=lambda kind: kind.plural == "nones") == []
 
 
 async def test_metrics_show_the_cache(secrets_watch: Watched) -> None:
