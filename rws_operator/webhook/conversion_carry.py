@@ -14,6 +14,7 @@ Rules:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,9 @@ class Carrier:
 
     def __init__(self, raw: dict[str, Any], source: CustomResource) -> None:
         self._raw = raw
-        self._before = wire_form(source, "kept")
+        self._source = source
+        # Nobody set anything but the API server: what is not there, the object does not have.
+        self._before = source.model_dump(mode="json", by_alias=True, exclude_unset=True)
         self._unknown = _unknown(source, raw)
 
     def target(self, made: CustomResource, names: str) -> dict[str, Any]:
@@ -68,11 +71,12 @@ class Carrier:
         metadata = merged_metadata(
             self._raw["metadata"], self._before["metadata"], after.get("metadata", {}), names
         )
-        if self._raw.get("status") is None and _has_default(made, "status"):
+        field, status = _member(made, "status")
+        if self._raw.get("status") is None and field is not None and _is_default(field, status):
             after.pop("status", None)
         for key in _TYPE:
             after.pop(key, None)
-        content = _merged_object(self._raw, self._before, after, made)
+        content = _merged_object(self._raw, self._before, after, self._source, made)
         _carry(self._unknown, content, schema_of(type(made)))
         return {
             "apiVersion": kind.api_version,
@@ -122,13 +126,12 @@ def _shown(value: Any) -> str:
 
 def _unknown(model: Model, raw: dict[str, Any]) -> dict[str, Any]:
     """The part of a raw object that its model has no fields for, with the path to it."""
-    found = {key: raw[key] for key in model.model_extra or () if key in raw and key not in _TYPE}
-    values = vars(model)
-    for field in model.schema_fields:
-        value = values[field.name]
-        if isinstance(value, _SCALARS) or field.alias not in raw or field.alias == "metadata":
+    extra = model.__pydantic_extra__
+    found = {key: raw[key] for key in extra if key in raw} if extra else {}
+    for field in model.schema_inner_fields:
+        if field.alias not in raw or field.alias == "metadata":
             continue
-        if inner := _unknown_in(value, raw[field.alias]):
+        if inner := _unknown_in(vars(model)[field.name], raw[field.alias]):
             found[field.alias] = inner
     return found
 
@@ -136,44 +139,64 @@ def _unknown(model: Model, raw: dict[str, Any]) -> dict[str, Any]:
 def _unknown_in(value: Any, raw: Any) -> Any:
     if isinstance(value, Model):
         return _unknown(value, raw) if isinstance(raw, dict) else None
+    if isinstance(value, list | tuple) and isinstance(raw, list) and len(value) == len(raw):
+        if all(map(_is_known, value)):
+            return None
+        items = _Items(_unknown_in(*pair) for pair in zip(value, raw, strict=True))
+        return items if any(items) else None
     if isinstance(value, Mapping) and isinstance(raw, dict):
         inner = {key: _unknown_in(each, raw.get(key)) for key, each in value.items()}
         return {key: each for key, each in inner.items() if each}
-    if isinstance(value, list | tuple) and isinstance(raw, list) and len(value) == len(raw):
-        items = _Items(_unknown_in(*pair) for pair in zip(value, raw, strict=True))
-        return items if any(items) else None
     return None
 
 
+def _is_known(item: Any) -> bool:
+    """Whether all of a list's item is known, told quickly."""
+    return isinstance(item, Model) and not (item.schema_inner_fields or item.__pydantic_extra__)
+
+
 def _merged_object(
-    raw: Mapping[str, Any], before: Mapping[str, Any], after: Mapping[str, Any], made: Any
+    raw: Mapping[str, Any],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    source: Any,
+    made: Any,
 ) -> dict[str, Any]:
-    """`after`, with the raw values where nothing changed; `made` is its typed form."""
+    """`after`, with the raw values where nothing changed.
+
+    `source` and `made` are the typed forms: the first of `before`, the second of `after`.
+    """
     merged = {}
     for key, value in after.items():
         field, typed = _member(made, key)
-        old = before.get(key, _MISSING)
-        if key in raw or not _is_invented(field, typed, old, value):
-            merged[key] = _merged(raw.get(key, _MISSING), old, value, typed)
+        old_field, old_typed = _member(source, key)
+        if key in raw or not _is_invented(value, typed, field, old_field):
+            row = (raw.get(key, _MISSING), before.get(key, _MISSING), value, old_typed, typed)
+            merged[key] = _merged(*row)
     return merged
 
 
-def _merged(raw: Any, before: Any, after: Any, made: Any) -> Any:
+def _merged(raw: Any, before: Any, after: Any, source: Any, made: Any) -> Any:
+    if isinstance(made, set | frozenset) and isinstance(before, list):
+        before = sorted(before, key=repr)  # as `after` is
     if raw is not _MISSING and _is_same(before, after):
         return raw
     if isinstance(after, dict):
-        return _merged_object(_object(raw), _object(before), after, made)
+        return _merged_object(_object(raw), _object(before), after, source, made)
     if isinstance(after, list):
-        return _merged_list(raw, before, after, made)
+        return _merged_list(raw, before, after, source, made)
     return after
 
 
-def _merged_list(raw: Any, before: Any, after: list[Any], made: Any) -> list[Any]:
+def _merged_list(raw: Any, before: Any, after: list[Any], source: Any, made: Any) -> list[Any]:
     length = len(after)
     if not all(isinstance(each, list) and len(each) == length for each in (raw, before)):
         raw = before = [_MISSING] * length
-    typed = made if isinstance(made, list | tuple) else [None] * length
-    return [_merged(*row) for row in zip(raw, before, after, typed, strict=True)]
+    items = (
+        each if isinstance(each, list | tuple) and len(each) == length else [None] * length
+        for each in (source, made)
+    )
+    return [_merged(*row) for row in zip(raw, before, after, *items, strict=True)]
 
 
 def _object(value: Any) -> Mapping[str, Any]:
@@ -189,32 +212,31 @@ def _is_same(before: Any, after: Any) -> bool:
     return msgspec.json.encode(before) == msgspec.json.encode(after)
 
 
-def _member(made: Any, key: str) -> tuple[WireField | None, Any]:
+@functools.cache
+def _fields(cls: type[Model]) -> dict[str, WireField]:
+    return {field.alias: field for field in cls.schema_fields}
+
+
+def _member(typed: Any, key: str) -> tuple[WireField | None, Any]:
     """A member of a typed object by its name on the wire, with its field if it has one."""
-    if isinstance(made, Model):
-        for field in made.schema_fields:
-            if field.alias == key:
-                return field, vars(made)[field.name]
-        return None, (made.model_extra or {}).get(key)
-    return None, made.get(key) if isinstance(made, Mapping) else None
+    if isinstance(typed, Model):
+        field = _fields(type(typed)).get(key)
+        return (None, None) if field is None else (field, vars(typed)[field.name])
+    return None, typed.get(key) if isinstance(typed, Mapping) else None
 
 
-def _is_invented(field: WireField | None, typed: Any, before: Any, after: Any) -> bool:
-    """Whether a value that the source did not have only repeats a default of both models."""
+def _is_invented(after: Any, typed: Any, field: WireField | None, old: WireField | None) -> bool:
+    """Whether a value that the source did not have is null, or a default of both models."""
     if field is None or not _is_default(field, typed):
         return False
-    return after is None or _is_same(before, after)
-
-
-def _has_default(made: Model, key: str) -> bool:
-    field, typed = _member(made, key)
-    return field is not None and _is_default(field, typed)
+    return after is None or (old is not None and _is_default(old, typed))
 
 
 def _is_default(field: WireField, value: Any) -> bool:
     if not field.has_default:
         return False
-    return bool(value == (field.default if field.factory is None else field.factory()))
+    default = field.default if field.factory is None else field.factory()
+    return type(value) is type(default) and bool(value == default)
 
 
 def _carry(unknown: Mapping[str, Any], target: dict[str, Any], schema: Mapping[str, Any]) -> None:
