@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from rws_operator import kinds
-from rws_operator.errors import NotFound
+from rws_operator.errors import ApiError, NotFound
 from rws_operator.testing import eventually
-from rws_operator.testing.supervise import die_with_parent
+from rws_operator.testing.forwarder import Forwarder
+from tests.webhook.kit import Installation, installed
 
 if TYPE_CHECKING:
-    from rws_operator.testing import TestCluster, TestNamespace
+    from rws_operator.testing import ControlPlane, TestCluster, TestNamespace
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,56 +32,45 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_its_operator_makes_a_cron_job(
-    project: Path, cluster: TestCluster, namespace: TestNamespace
+async def test_its_operator_works(
+    project: Path,
+    control_plane: ControlPlane,
+    cluster: TestCluster,
+    namespace: TestNamespace,
+    tmp_path: Path,
 ) -> None:
-    """Its manifests have the kind that a Backup needs, and `serve` brings about its CronJob."""
-    command = [sys.executable, "-m", "app"]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "KUBECONFIG": str(cluster.kubeconfig),
-        "POD_NAMESPACE": namespace.name,
-    }
-    printing = await asyncio.create_subprocess_exec(
-        *command, "--manifests", cwd=project, env=environment, stdout=subprocess.PIPE
-    )
-    printed, _ = await printing.communicate()
-    crd = next(
-        each for each in yaml.safe_load_all(printed) if each["kind"] == "CustomResourceDefinition"
-    )
-    await cluster.client.create(crd, kind=kinds.CustomResourceDefinition)
-    serving = await asyncio.create_subprocess_exec(
-        *command,
-        *("serve", "--http-port", "0"),
-        cwd=project,
-        env=environment,
-        preexec_fn=die_with_parent,
-    )
-    try:
-        await eventually(20, lambda: made(cluster, namespace.name))
-        job = await eventually(20, lambda: cron_job(cluster, namespace.name))
-        assert job["spec"]["schedule"] == "0 2 * * *"
-    finally:
-        serving.kill()
-        await serving.wait()
-        await cluster.client.delete(kinds.CustomResourceDefinition, crd["metadata"]["name"])
+    """Installed as it is printed, it makes a Backup's CronJob, and its webhooks are called."""
+    async with Forwarder() as forwarder:
+        installation = Installation(
+            control_plane,
+            forwarder,
+            namespace.name,
+            "backup-operator",
+            ("-m", "app"),
+            tmp_path,
+            {"PYTHONPATH": os.pathsep.join((str(project), str(ROOT)))},
+        )
+        async with installed(installation, "replica"):
+            made = await eventually(20, lambda: create(cluster, namespace.name, "orders"))
+            assert made["spec"]["retentionDays"] == 90
+            job = await eventually(20, lambda: cron_job(cluster, namespace.name))
+            assert job["spec"]["schedule"] == "0 2 * * *"
+            with pytest.raises(ApiError, match="orders runs at that time already"):
+                await create(cluster, namespace.name, "users")
+            await delete(cluster, namespace.name)
 
 
-async def made(cluster: TestCluster, namespace: str) -> bool:
-    """Whether a Backup could be made: its kind is served a moment after its definition."""
+async def create(cluster: TestCluster, namespace: str, name: str) -> dict[str, Any]:
+    """Create a Backup of something critical."""
     backup = {
         "apiVersion": "readme.test.example.com/v1",
         "kind": "Backup",
-        "metadata": {"name": "orders"},
+        "metadata": {"name": name, "labels": {"tier": "critical"}},
         "spec": {"schedule": "0 2 * * *"},
     }
     path = f"/apis/{backup['apiVersion']}/namespaces/{namespace}/backups"
-    try:
-        await cluster.client.request("POST", path, body=backup)
-    except NotFound:
-        return False
-    return True
+    answer: dict[str, Any] = (await cluster.client.request("POST", path, body=backup)).json()
+    return answer
 
 
 async def cron_job(cluster: TestCluster, namespace: str) -> dict[str, Any] | None:
@@ -93,3 +79,18 @@ async def cron_job(cluster: TestCluster, namespace: str) -> dict[str, Any] | Non
         return await cluster.client.get(kinds.CronJob, "orders", namespace)
     except NotFound:
         return None
+
+
+async def delete(cluster: TestCluster, namespace: str) -> None:
+    """Delete the Backup, and wait until its cleanup has run."""
+    path = f"/apis/readme.test.example.com/v1/namespaces/{namespace}/backups/orders"
+    await cluster.client.request("DELETE", path)
+
+    async def is_gone() -> bool:
+        try:
+            await cluster.client.request("GET", path)
+        except NotFound:
+            return True
+        return False
+
+    await eventually(20, is_gone)

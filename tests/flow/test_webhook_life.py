@@ -194,7 +194,7 @@ async def vaults(
             forwarder,
             namespace.name,
             names["TEST_OPERATOR"],
-            PROGRAM,
+            (str(PROGRAM),),
             folder,
             {**names, **environment},
             flags,
@@ -222,7 +222,7 @@ def install(
 
 async def test_certificate_is_renewed(install: Install) -> None:
     """Both replicas serve a new certificate, the old CA is dropped, and no call fails."""
-    async with install("a", "b", TEST_LIFETIME="12", TEST_STAGE="1") as made:
+    async with install("a", "b", TEST_LIFETIME="12", TEST_STAGE="1", TEST_CLOSE="1") as made:
 
         async def renewal() -> None:
             before = await made.served()
@@ -243,7 +243,7 @@ async def test_certificate_is_renewed(install: Install) -> None:
 
 async def test_secret_is_deleted(install: Install) -> None:
     """It comes back as it was, and no call fails."""
-    async with install("a", "b") as made:
+    async with install("a", "b", TEST_CLOSE="1") as made:
 
         async def deletion() -> None:
             before = (await made.read(made.secret_path))["data"]

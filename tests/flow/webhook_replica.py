@@ -4,7 +4,8 @@
 
 TEST_OPERATOR is its name, TEST_GROUP the group of its kind, TEST_NAMESPACE the one its admission
 webhooks look at, TEST_LIFETIME and TEST_STAGE the seconds of its certificate, TEST_NAMES further
-names in it.
+names in it. With TEST_CLOSE=1 each answer closes its connection, so each call begins with a
+handshake.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ operator.certificate(
     stage_seconds=float(os.environ.get("TEST_STAGE", 60)),
     names=os.environ.get("TEST_NAMES", "").split(),
 )
+if os.environ.get("TEST_CLOSE"):
+    operator.webhooks.close_connections()
 vaults = operator.controller(Vault)
 
 

@@ -123,7 +123,7 @@ class Installation:
         forwarder: What stands for its Service.
         namespace: Its namespace, which must exist.
         name: Its name, also that of its ServiceAccount and of its webhook configurations.
-        program: The program's file.
+        program: What Python is called with to run its program.
         folder: Where logs go.
         environment: What the program finds in its environment besides the usual.
         flags: Further arguments for ``--manifests``.
@@ -133,7 +133,7 @@ class Installation:
     forwarder: Forwarder
     namespace: str
     name: str
-    program: Path
+    program: tuple[str, ...]
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
@@ -150,7 +150,7 @@ class Installation:
         printed = await asyncio.to_thread(
             subprocess.run,
             [
-                *(sys.executable, str(self.program), "--manifests"),
+                *(sys.executable, *self.program, "--manifests"),
                 *("--namespace", self.namespace, "--image", "none:1", *self.flags),
             ],
             env={**os.environ, **self.environment},
@@ -172,7 +172,7 @@ class Installation:
         log = self.folder / f"{name}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, str(self.program), "serve"),
+                *(sys.executable, *self.program, "serve"),
                 env={
                     **os.environ,
                     **self.environment,
