@@ -165,8 +165,9 @@ class TestServing:
         """Also where the Secret is another's, and was swapped at once."""
         old, new = a_pair(), a_pair()
         rotation = settled(old)
-        rotation.saw(holding(serving(new), "2", is_ours=False), {"x": frozenset({"o"})}, 0)
-        rotation.saw(holding(serving(new), "2", is_ours=False), {"x": frozenset({new.authority})}, 5)
+        secret = holding(serving(new), "2", is_ours=False)
+        rotation.saw(secret, {"x": frozenset({"o"})}, 0)
+        rotation.saw(secret, {"x": frozenset({new.authority})}, 5)
         early = rotation.decide(5 + STAGE - 0.1, 0)
         assert early.serve is None
         assert early.trust == (new.authority, old.authority)  # the served one stays trusted

@@ -1,0 +1,164 @@
+"""A certificate in files, changed as the kubelet, cert-manager and careless scripts change them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rws_operator.testing.eventually import eventually
+from rws_operator.webhook import mounted
+from rws_operator.webhook.certificate import WebhookCertificate
+from rws_operator.webhook.mounted import MountedCertificate
+from rws_operator.webhook.serving_tls import ServingTls
+from tests.webhook.keeper_kit import handshake, shows_key
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look more often than a pod needs to."""
+    monkeypatch.setattr(mounted, "_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(mounted, "_FIRST_POLL_SECONDS", 0.02)
+
+
+def write(folder: Path, certificate: WebhookCertificate) -> None:
+    """Write both files."""
+    folder.mkdir(exist_ok=True)
+    (folder / "tls.crt").write_text(certificate.cert_pem)
+    (folder / "tls.key").write_text(certificate.key_pem)
+
+
+def a_certificate(lifetime: float = 3600) -> WebhookCertificate:
+    """Another one each time."""
+    return WebhookCertificate.generate("hook", "ns", lifetime_seconds=lifetime)
+
+
+def serves(serving: ServingTls, certificate: WebhookCertificate) -> bool:
+    """Whether this is served."""
+    served = serving.certificate
+    return served is not None and served.cert_pem == certificate.cert_pem
+
+
+@contextlib.asynccontextmanager
+async def following(folder: Path) -> AsyncIterator[tuple[MountedCertificate, ServingTls]]:
+    """A mounted certificate that is followed."""
+    serving = ServingTls()
+    followed = MountedCertificate(folder / "tls.crt", folder / "tls.key", serving=serving)
+
+    async def life() -> None:
+        await followed.obtain()
+        await followed.run(asyncio.Event())
+
+    task = asyncio.create_task(life())
+    yield followed, serving
+    assert not task.done()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+async def test_a_kubelets_swap_is_followed(tmp_path):
+    """The files are links into ..data, itself a link that is replaced at once."""
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    old, new = a_certificate(), a_certificate()
+    write(mount / "..2026_1", old)
+    (mount / "..data").symlink_to("..2026_1")
+    for name in ("tls.crt", "tls.key"):
+        (mount / name).symlink_to(f"..data/{name}")
+    async with following(mount) as (followed, serving):
+        await eventually(5, lambda: serves(serving, old), 0.01)
+        assert followed.check() is None
+        write(mount / "..2026_2", new)
+        (mount / "..data_tmp").symlink_to("..2026_2")
+        os.replace(mount / "..data_tmp", mount / "..data")
+        await eventually(5, lambda: serves(serving, new), 0.01)
+        assert followed.problem is None
+        server = await asyncio.start_server(_close, "127.0.0.1", 0, ssl=serving.context)
+        await handshake(server.sockets[0].getsockname()[1], new.ca_pem, "hook.ns.svc")
+        server.close()
+
+
+async def test_half_a_change_keeps_the_old_pair(tmp_path, caplog):
+    """A new certificate beside the old key, half a key, an empty file, no file: each is waited for."""
+    old, new = a_certificate(), a_certificate()
+    write(tmp_path, old)
+    async with following(tmp_path) as (followed, serving):
+        await eventually(5, lambda: serves(serving, old), 0.01)
+        for name, text, problem in (
+            ("tls.crt", new.cert_pem, "don't belong together"),
+            ("tls.key", new.key_pem[:120], "the key is no PEM"),
+            ("tls.key", "", "the key is no PEM"),
+            ("tls.crt", "\udcff", "no PEM"),
+            ("tls.key", None, "No such file"),
+        ):
+            if text is None:
+                (tmp_path / name).unlink()
+            else:
+                (tmp_path / name).write_text(text, errors="surrogateescape")
+            if problem != "no PEM":
+                (tmp_path / "tls.crt").write_text(new.cert_pem)
+            await eventually(5, lambda text=problem: text in (followed.problem or ""), 0.01)
+            assert serves(serving, old)
+            assert followed.check() is None  # what is served is good
+            assert not shows_key(followed.problem or "", old, new)
+        write(tmp_path, new)
+        await eventually(5, lambda: serves(serving, new), 0.01)
+        assert followed.problem is None
+    assert not shows_key(caplog.text, old, new)
+    problems = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert 3 <= len(problems) <= 12  # each once, not at each look
+
+
+async def test_a_start_without_files_waits_for_them(tmp_path):
+    """Readiness says what is missing."""
+    certificate = a_certificate()
+    async with following(tmp_path) as (followed, serving):
+        await eventually(5, lambda: "No such file" in (followed.check() or ""), 0.01)
+        assert str(tmp_path / "tls.crt") in (followed.check() or "")
+        write(tmp_path, certificate)
+        await eventually(5, lambda: serves(serving, certificate), 0.01)
+        assert followed.check() is None
+
+
+async def test_an_expired_pair_is_not_served(tmp_path):
+    """The old one stays while it is valid; once it is not, readiness says so."""
+    wall = [1e9]
+    old = WebhookCertificate.generate("hook", "ns")
+    write(tmp_path, old)
+    serving = ServingTls()
+    followed = MountedCertificate(
+        tmp_path / "tls.crt", tmp_path / "tls.key", serving=serving, wall_clock=lambda: wall[0]
+    )
+    await followed.obtain()
+    wall[0] = serving.expires_at - 1
+    write(tmp_path, a_certificate())  # for an hour, from the real now on
+    await followed._look()
+    assert serves(serving, old)
+    assert "has expired" in (followed.problem or "")
+    assert followed.check() is None
+    wall[0] += 1
+    assert "has expired" in (followed.check() or "")
+
+
+async def test_an_unchanged_pair_is_not_loaded_again(tmp_path, monkeypatch):
+    """Nothing is done at each look but reading."""
+    write(tmp_path, a_certificate())
+    async with following(tmp_path) as (_, serving):
+        await eventually(5, lambda: serving.certificate, 0.01)
+        uses: list[WebhookCertificate] = []
+        monkeypatch.setattr(serving, "use", uses.append)
+        await asyncio.sleep(0.2)
+        assert not uses
+
+
+async def _close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
