@@ -229,14 +229,17 @@ def _is_invented(after: Any, typed: Any, field: WireField | None, old: WireField
     """Whether a value that the source did not have is null, or a default of both models."""
     if field is None or not _is_default(field, typed):
         return False
-    return after is None or (old is not None and _is_default(old, typed))
+    if after is None:
+        return True
+    # Groups of two versions are of two classes, which are never equal.
+    return old is not None and (isinstance(typed, Model) or _is_default(old, typed))
 
 
 def _is_default(field: WireField, value: Any) -> bool:
     if not field.has_default:
         return False
     default = field.default if field.factory is None else field.factory()
-    return type(value) is type(default) and bool(value == default)
+    return isinstance(value, bool) == isinstance(default, bool) and bool(value == default)
 
 
 def _carry(unknown: Mapping[str, Any], target: dict[str, Any], schema: Mapping[str, Any]) -> None:

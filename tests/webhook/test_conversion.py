@@ -430,8 +430,8 @@ async def test_function_that_hangs(is_async):
         return whole(first)
 
     started = time.monotonic()
+    objects = [box(), box(name="stuck"), box()]
     with pytest.raises(ReviewError) as caught:
-        objects = [box(), box(name="stuck"), box()]
         await convert(hang_async if is_async else hang, *objects, seconds=0.2)
     assert time.monotonic() - started < 2
     release.set()
@@ -529,5 +529,7 @@ async def test_raw_function_that_fails(change, message):
 
 def test_endpoints_have_the_api_servers_timeout():
     """Nothing in a CRD can make a conversion's timeout another."""
-    assert ENDPOINT.timeout_seconds == RawConversion("/raw", whole).timeout_seconds == 30
+    assert (
+        ENDPOINT.timeout_seconds == RawConversion("/raw", lambda obj, _: obj).timeout_seconds == 30
+    )
     assert (ENDPOINT.path, ENDPOINT.name) == ("/convert", "/convert")
