@@ -234,7 +234,7 @@ class Denied(OperatorError):
                 f"Denied: {code} is not the status code of an error",
                 remedy="use 403, or another one from 400 to 599",
             )
-        self.message = message
+        self.message = str(message)  # authors raise Denied(error)
         self.code = code
         self.reason = reason
         self.causes = tuple(causes)

@@ -65,13 +65,13 @@ class Handlers:
                 if is_async(function):
                     return await function(*args)
                 return await self._run_plain(function, args)
-        except (asyncio.CancelledError, Denied):
+        except (GeneratorExit, Denied):
             raise
         except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise  # else it is the handler's own, of something that it waited for
             if isinstance(error, TimeoutError) and limit.expired():
                 raise _late(function) from error
-            if isinstance(error, GeneratorExit):
-                raise
             panics.inc()
             raise _failed(function, error) from error
 
@@ -110,6 +110,11 @@ class _Run:
         log.warning(
             "a handler is cut and its thread left", extra={"handler": name_of(self._function)}
         )
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _late(function: Callable[..., Any]) -> ReviewError:

@@ -35,7 +35,8 @@ def denial(request: ReviewedRequest, error: DecodeError) -> Denied:
 
 def described(request: ReviewedRequest) -> str:
     """The reviewed object in words."""
-    return f'{request.kind.kind} "{request.name}"'
+    name = f' "{request.name}"' if request.name else ""  # yet to be generated
+    return f"{request.kind.kind}{name}"
 
 
 def listed(causes: list[tuple[str, str]]) -> str:

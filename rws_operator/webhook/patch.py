@@ -11,7 +11,6 @@ nothing else; no change, no operation.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,7 +84,7 @@ class _Walk:
         self, raw: bytes, before: bytes, after: bytes, value: Any, path: str
     ) -> None:
         old, was, now = (list(map(bytes, _read_items(text))) for text in (raw, before, after))
-        if len(old) != len(was):  # the model reads something else into it
+        if not _are_the_same_items(old, was):
             self._put("replace", path, after)
             return
         origins = _origins(was, now)
@@ -123,14 +122,16 @@ def _values(value: Any, keys: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def _are_the_same_items(old: list[bytes], was: list[bytes]) -> bool:
+    """Whether the model kept the items in their order: a set, or a validator, may not."""
+    if len(old) != len(was):
+        return False
+    came, got = ([_sorted_text(_read(item)) for item in items] for items in (old, was))
+    known = set(came)
+    return all(one == other or other not in known for one, other in zip(came, got, strict=True))
+
+
 def _origins(was: list[bytes], now: list[bytes]) -> list[int | None]:
     """For each item now, which of those before it is: of equal ones, the one in place."""
-    origins = [at if at < len(was) and was[at] == text else None for at, text in enumerate(now)]
-    free: defaultdict[bytes, deque[int]] = defaultdict(deque)
-    for at, text in enumerate(was):
-        if at >= len(now) or origins[at] is None:
-            free[text].append(at)
-    for at, text in enumerate(now):
-        if origins[at] is None and free.get(text):
-            origins[at] = free[text].popleft()
-    return origins
+    places = {text: at for at, text in reversed(list(enumerate(was)))}
+    return [at if was[at : at + 1] == [text] else places.get(text) for at, text in enumerate(now)]

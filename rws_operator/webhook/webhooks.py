@@ -163,7 +163,10 @@ class Webhooks:
             self._client = client
 
     def wrap(self, app: web.Application) -> web.Application:
-        """Add the paths to an application, which answers all others itself."""
+        """Add the paths to an application, which answers all others itself.
+
+        Call it last: what is registered afterwards is not added.
+        """
         for path in self._routes:
             app.router.add_route("*", path, self.handle)
         return app

@@ -238,6 +238,13 @@ async def test_an_endless_list_of_faults_is_cut() -> None:
     assert causes[-1]["message"] == "80 more"
 
 
+async def test_an_object_without_a_name_is_told_by_its_kind() -> None:
+    """The API server has not generated the name yet."""
+    unnamed = thing(retentionDays=0) | {"metadata": {"generateName": "a-"}}
+    found = await ask(nothing, review(unnamed))
+    assert found["status"]["message"].startswith("Thing is invalid: spec.retentionDays")
+
+
 async def test_no_value_is_told() -> None:
     """A refused value may be a secret."""
     found = await ask(nothing, review(thing(schedule="hunter2", retentionDays="hunter2")))
@@ -469,6 +476,21 @@ async def test_a_handlers_own_timeout_is_an_error_of_its_own() -> None:
 
     with pytest.raises(ReviewError, match="TimeoutError") as raised:
         await ask(check, review(thing()))
+    assert raised.value.status == 500
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_cancellation_of_the_handlers_own_is_a_failure(plain: bool) -> None:
+    """Of something that it waited for; the call itself was not cancelled."""
+
+    async def check(_: Any) -> None:
+        raise asyncio.CancelledError
+
+    def check_plain(_: Any) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(ReviewError, match="CancelledError") as raised:
+        await ask(check_plain if plain else check, review(thing()))
     assert raised.value.status == 500
 
 

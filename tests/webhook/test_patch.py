@@ -4,6 +4,7 @@ from typing import Any
 
 import jsonpatch
 import msgspec
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +34,15 @@ class Spec(Model):
     parts: list[Part] = []
     names: set[str] = set()
     first: Part | None = None
+    by_name: dict[str, Part] = {}
+    sorted_: list[Part] = []
     is_paused: bool = Field(default=False)
+
+    @pydantic.field_validator("sorted_")
+    @classmethod
+    def in_order(cls, parts: list[Part]) -> list[Part]:
+        """Sort by name."""
+        return sorted(parts, key=lambda part: part.name)
 
 
 class Thing(CustomResource, group="patch.test.example.com", version="v1"):
@@ -215,6 +224,73 @@ def test_what_was_absent_is_added_as_it_goes_on_the_wire(edit: Any, path: str, v
     raw = thing()
     expected = [{"op": "add", "path": path, "value": value}]
     assert decoded(change(raw, lambda obj: edit(obj.spec))) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "edit", "expected"),
+    [
+        (["c", "a", "b"], lambda s: s.names.discard("c"), ["a", "b"]),
+        (["c", "a", "b"], lambda s: s.names.add("d"), ["a", "b", "c", "d"]),
+        (["b", "a", "b"], lambda s: s.names.add("d"), ["a", "b", "d"]),
+        (["b", "a"], lambda s: s.names.remove("a"), ["b"]),
+    ],
+)
+def test_a_set_is_written_whole(names: list[str], edit: Any, expected: list[str]) -> None:
+    """Its items came in another order than it has them in, or more than once."""
+    raw = thing(names=names)
+    assert edited(raw, lambda obj: edit(obj.spec))["spec"]["names"] == expected
+
+
+def test_a_list_that_a_validator_sorts_is_written_whole() -> None:
+    """Items are not taken for those that came at their place."""
+    raw = thing(sorted=[{"name": "b", "unknown": 1}, {"name": "a"}])
+
+    def edit(obj: Thing) -> None:
+        obj.spec.sorted_.append(Part(name="c"))
+
+    assert edited(raw, edit)["spec"]["sorted"] == [
+        {"name": "a"},
+        {"name": "b", "unknown": 1},
+        {"name": "c"},
+    ]
+
+
+def test_a_new_item_takes_over_nothing_of_the_one_that_moved_on() -> None:
+    """What stood at its place before is another item now."""
+    first = {"name": "a", "unknown": 1}
+    raw = thing(parts=[first, {"name": "b", "unknown": 2}])
+
+    def edit(obj: Thing) -> None:
+        obj.spec.parts = [Part(name="new"), obj.spec.parts[0]]
+
+    assert edited(raw, edit)["spec"]["parts"] == [{"name": "new"}, first]
+
+
+def test_values_of_a_map_keep_what_is_unknown() -> None:
+    """Models by name, rebuilt by the handler."""
+    raw = thing(byName={"a": {"name": "a", "size": 1, "unknown": 1}, "b": {"name": "b"}})
+
+    def edit(obj: Thing) -> None:
+        obj.spec.by_name = {"a": Part(name="a", size=2), "c": Part(name="c")}
+
+    assert edited(raw, edit)["spec"]["byName"] == {
+        "a": {"name": "a", "size": 2, "unknown": 1},
+        "c": {"name": "c"},
+    }
+
+
+def test_a_key_that_the_model_reads_otherwise_is_added_only_where_it_changed() -> None:
+    """A field may come by its name in Python; its dump has the name on the wire."""
+    raw = thing(is_paused=True)
+    assert change(raw, lambda _: None) == []
+    assert change(raw, lambda obj: setattr(obj.spec, "is_paused", True)) == []
+    assert decoded(change(raw, lambda obj: setattr(obj.spec, "is_paused", False))) == [
+        {"op": "add", "path": "/spec/isPaused", "value": False}
+    ]
+    assert decoded(change(raw, rebuilt)) == [
+        {"op": "add", "path": "/spec/schedule", "value": "@daily"},
+        {"op": "add", "path": "/spec/parts", "value": []},
+    ]
 
 
 def test_keys_are_escaped() -> None:
