@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from rws_operator.errors import (
     Conflict,
     DeadlineExceeded,
+    Invalid,
     NotFound,
     OperatorError,
     ServerError,
@@ -31,6 +32,7 @@ SETTLE_SECONDS = 10.0
 """How long a webhook that was taken out may still be called."""
 
 _SETTLE_TRIES = 3
+_STRIP_TRIES = 10
 _RETRY_SECONDS = 0.25
 _AT_ONCE = 16
 
@@ -126,18 +128,22 @@ async def strip(
 
 
 async def _strip_one(client: Client, kind: Kind, ours: Collection[str], key: ObjectKey) -> None:
-    namespace = key.namespace or None
-    while True:
+    namespace, path = key.namespace or None, "/metadata/finalizers"
+    for tries_left in reversed(range(_STRIP_TRIES)):
         metadata = (await client.get(kind, key.name, namespace))["metadata"]
-        left = [each for each in metadata.get("finalizers", ()) if each not in ours]
-        if left == metadata.get("finalizers", []):
+        found = metadata.get("finalizers", [])
+        left = [each for each in found if each not in ours]
+        if left == found:
             return
-        change = {"finalizers": left, "resourceVersion": metadata["resourceVersion"]}
+        # Whatever else is written meanwhile, only a change of the list itself is in the way.
+        test = {"op": "test", "path": path, "value": found}
+        change = {"op": "replace", "path": path, "value": left}
         try:
-            await client.patch(kind, key.name, namespace, patch={"metadata": change})
-        except Conflict:
-            continue  # somebody changed it since: read again
-        return
+            await client.patch(kind, key.name, namespace, patch=[test, change], type="json")
+            return
+        except (Conflict, Invalid):  # a failed test is "invalid", too
+            if not tries_left:
+                raise
 
 
 async def _each(
