@@ -106,15 +106,16 @@ class Keeper:
         self._wall_clock = wall_clock
         self._rotation = Rotation(self._issue, frozenset(names), lifetime_seconds, stage_seconds)
         self._wake = asyncio.Event()
-        self._faults: list[str] = []
-        self._told: list[str] = []
+        self._faults: list[str] = []  # of the round that goes on
+        self._problem: str | None = None  # of the last round
+        self._told: str | None = None
         self._failures = 0
         self._was_trusted = False
 
     @property
     def problem(self) -> str | None:
         """What does not work now, in one line; webhooks may be served all the same."""
-        return "; ".join(self._faults) or None
+        return self._problem
 
     async def obtain(self) -> None:
         """Return once a certificate is served; tries for ever, `check` says why not yet."""
@@ -145,7 +146,7 @@ class Keeper:
         That it is trusted is asked only until it was once: who takes a CA out of a caBundle must
         not take the endpoints away too.
         """
-        why = f": {self.problem}" if self._faults else ""
+        why = f": {self._problem}" if self._problem else ""
         if self._serving.certificate is None:
             return f"no certificate is served yet{why}"
         if self._wall_clock() >= self._serving.expires_at:
@@ -172,7 +173,7 @@ class Keeper:
             for of, found in entries.items():
                 has_acted |= await self._patch(of, found or [], decision)
         self._note_trust(bundles)
-        self._tell(secret)
+        self._note_faults(secret, decision)
         if self._faults:
             return min(backoff(_FIRST_RETRY_SECONDS, self._failures), _LONGEST_RETRY_SECONDS)
         return 0.0 if has_acted else min(decision.wake_at - now, _LOOK_SECONDS)
@@ -212,7 +213,7 @@ class Keeper:
             with self._noting("serve", kinds.Secret, self._secret):
                 self._serving.use(decision.serve.certificate)
                 self._rotation.serves(decision.serve, now)
-                log.info("serving another certificate", extra={"secret": self._secret})
+                log.info("serving a new certificate", extra={"secret": self._secret})
                 has_acted = True
         if decision.write is not None:
             verb = "create" if decision.write.version is None else "patch"
@@ -286,17 +287,24 @@ class Keeper:
         except OperatorError as error:
             self._faults.append(f"{verb} {kind.resource}/{name}: {error}")
 
-    def _tell(self, secret: SecretSeen | None) -> None:
+    def _note_faults(self, secret: SecretSeen | None, decision: Decision) -> None:
         """Log what fails, once; a first failure may be just another replica that was quicker."""
-        if secret is not None and secret.fault:
-            self._faults.append(f"Secret {self._namespace}/{self._secret}: {secret.fault}")
+        if fault := self._fault_of(secret, decision):
+            self._faults.append(f"Secret {self._namespace}/{self._secret}: {fault}")
+        self._problem = "; ".join(self._faults) or None
         self._failures = self._failures + 1 if self._faults else 0
-        if self._failures > 1 and self._faults != self._told:
-            log.warning("the webhooks' certificate: keeps trying", extra={"error": self.problem})
-            self._told = self._faults
-        elif self._told and not self._faults:
+        if self._failures > 1 and self._problem != self._told:
+            log.warning("the webhooks' certificate: keeps trying", extra={"error": self._problem})
+            self._told = self._problem
+        elif self._told and not self._problem:
             log.info("the webhooks' certificate is looked after again")
-            self._told = []
+            self._told = None
+
+    def _fault_of(self, secret: SecretSeen | None, decision: Decision) -> str:
+        if secret is None or secret.version is not None:
+            return secret.fault if secret is not None else ""
+        is_waited_for = decision.write is None and self._serving.certificate is not None
+        return "gone; whoever made it is waited for, or restart to have one made" * is_waited_for
 
     async def _wake_once(self, event: asyncio.Event) -> None:
         await event.wait()

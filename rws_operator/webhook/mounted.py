@@ -91,7 +91,7 @@ class MountedCertificate:
             if found != served:
                 self._check_time(found)
                 self._serving.use(found)
-                log.info("serving another certificate", extra={"file": str(self._cert_file)})
+                log.info("serving a new certificate", extra={"file": str(self._cert_file)})
             problem = None
         except OperatorError as error:
             problem = f"{self._cert_file}, {self._key_file}: {error}"

@@ -148,7 +148,8 @@ class Site:
     async def stage(self) -> str:
         """The stage that the Secret names."""
         secret = await self.secret()
-        return secret["metadata"]["annotations"]["rws-operator/certificate-stage"]
+        stage: str = secret["metadata"]["annotations"]["rws-operator/certificate-stage"]
+        return stage
 
     async def write_secret(self, **data: str) -> None:
         """Change keys of the Secret, given as ``tls_crt="..."``."""
@@ -177,9 +178,10 @@ class Site:
 
     async def _get(self, kind: Any, name: str) -> dict[str, Any]:
         try:
-            return await self.client.get(kind, name)
+            found: dict[str, Any] = await self.client.get(kind, name)
         except NotFound:
             return {}
+        return found
 
     async def set_bundle(self, kind: Any, text: str | None) -> None:
         """Overwrite, or blank, the caBundle of the last entry."""

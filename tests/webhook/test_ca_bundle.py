@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jsonpatch
 import pytest
 
-from rws_operator.client import Client
 from rws_operator.errors import Invalid
 from rws_operator.resources import PolicyRule
 from rws_operator.webhook.ca_bundle import (
@@ -23,6 +22,9 @@ from rws_operator.webhook.ca_bundle import (
 from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.certificate_secret import certificate_rules
 from tests.webhook.keeper_kit import CRD, SERVICE, VALIDATING, Site, encode, held_by
+
+if TYPE_CHECKING:
+    from rws_operator.client import Client
 
 ONE, TWO, THREE = (WebhookCertificate.generate("hook", "ns").ca_pem for _ in range(3))
 OURS = BundleObject(VALIDATING, "ours", frozenset({"validate.things.example.com"}))

@@ -8,6 +8,7 @@ import datetime
 import os
 import ssl
 import stat
+import tempfile
 from typing import Any
 
 import pytest
@@ -173,11 +174,14 @@ class TestInspection:
         assert not covers(["*.svc"], "hook.ns.svc")
 
 
+RsaKey = rsa.RSAPrivateKey
+
+
 def a_chain() -> tuple[str, str, str]:
     """A root, a leaf with the intermediate that signed it, and the leaf's key."""
     now = datetime.datetime.now(datetime.UTC)
 
-    def made(name, issuer, key, issuer_key, *, is_ca):
+    def made(name: str, issuer: str, key: RsaKey, issuer_key: RsaKey, *, is_ca: bool) -> str:
         return (
             x509.CertificateBuilder()
             .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
@@ -371,6 +375,15 @@ class TestServingTls:
         assert serving.certificate is good
         assert serving.expires_at == expires_at
 
+    def test_what_openssl_refuses_is_told_in_its_words(self):
+        """And without the key, or the paths it was read by."""
+        good, other = (WebhookCertificate.generate("hook", "ns") for _ in range(2))
+        wrong = WebhookCertificate(good.ca_pem, good.cert_pem, other.key_pem)
+        with pytest.raises(ConfigurationError, match="KEY_VALUES_MISMATCH") as caught:
+            serving_tls._context_of(wrong)
+        assert not shows_key(repr(caught.value), good, other)
+        assert "/proc" not in str(caught.value)
+
     async def test_without_a_certificate_a_handshake_fails_and_the_server_stays(self):
         """Who calls too early is refused; later calls are answered."""
         serving = ServingTls()
@@ -386,7 +399,7 @@ class TestServingTls:
     @pytest.mark.parametrize("in_memory", [True, False])
     def test_no_file_is_left_behind(self, in_memory, tmp_path, monkeypatch):
         """In memory where the system can; else a file for its owner only, while it is read."""
-        monkeypatch.setattr(serving_tls.tempfile, "tempdir", str(tmp_path))
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         if not in_memory:
             monkeypatch.delattr(os, "memfd_create")
         modes: list[int] = []

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +46,11 @@ def serves(serving: ServingTls, certificate: WebhookCertificate) -> bool:
     """Whether this is served."""
     served = serving.certificate
     return served is not None and served.cert_pem == certificate.cert_pem
+
+
+def has_problem(followed: MountedCertificate, text: str) -> bool:
+    """Whether the problem says this."""
+    return text in (followed.problem or "")
 
 
 @contextlib.asynccontextmanager
@@ -88,7 +94,7 @@ async def test_a_kubelets_swap_is_followed(tmp_path):
 
 
 async def test_half_a_change_keeps_the_old_pair(tmp_path, caplog):
-    """A new certificate beside the old key, half a key, an empty file, no file: each is waited for."""
+    """A new certificate beside the old key, half a key, an empty file, none: each is waited for."""
     old, new = a_certificate(), a_certificate()
     write(tmp_path, old)
     async with following(tmp_path) as (followed, serving):
@@ -106,7 +112,7 @@ async def test_half_a_change_keeps_the_old_pair(tmp_path, caplog):
                 (tmp_path / name).write_text(text, errors="surrogateescape")
             if problem != "no PEM":
                 (tmp_path / "tls.crt").write_text(new.cert_pem)
-            await eventually(5, lambda text=problem: text in (followed.problem or ""), 0.01)
+            await eventually(5, partial(has_problem, followed, problem), 0.01)
             assert serves(serving, old)
             assert followed.check() is None  # what is served is good
             assert not shows_key(followed.problem or "", old, new)

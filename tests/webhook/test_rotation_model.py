@@ -180,7 +180,7 @@ class Replicas(RuleBasedStateMachine):
     # --- what must hold -----------------------------------------------------------------------
 
     @invariant()
-    def check(self):
+    def check(self) -> None:
         """Each served certificate is trusted."""
         for replica in self.replicas:
             pair = replica.rotation.serving
@@ -209,7 +209,7 @@ class Replicas(RuleBasedStateMachine):
     def is_settled(self, content: Content) -> bool:
         """All serve the Secret's certificate, and nothing else is trusted."""
         served = all(replica.rotation.serving == content.pair for replica in self.replicas)
-        trusted = all(held == {content.pair.authority} for held in self.world.bundles.values())
+        trusted = all(set(held) == {content.pair.authority} for held in self.world.bundles.values())
         return served and trusted
 
 
