@@ -51,9 +51,9 @@ class TypedConversion:
         """Answer a conversion review.
 
         Raises:
-            ReviewError: The body is no review, or a function was not done in time.
+            ReviewError: The body is no review.
         """
-        review = ConversionReview(body)
+        review = ConversionReview(body, self.name)
         routes: dict[tuple[str, str], Route] = {}
         for each in review.objects:
             key = (each.api_version, each.kind)
@@ -90,9 +90,9 @@ class RawConversion:
         """Answer a conversion review.
 
         Raises:
-            ReviewError: The body is no review, or the function was not done in time.
+            ReviewError: The body is no review.
         """
-        review = ConversionReview(body)
+        review = ConversionReview(body, self.name)
         batch = _Batch(
             review,
             call,
@@ -126,25 +126,25 @@ class _Batch:
         self._at: RawObject | None = None
 
     async def run(self, *, is_async: bool) -> bytes:
-        """Convert what is not in the version wanted, and answer the review.
-
-        Raises:
-            ReviewError: A function was not done in time; names the object that it had.
-        """
-        if all(map(self._is_done, self._review.objects)):
-            return self._review.converted([each.raw for each in self._review.objects])
-
+        """Convert what is not in the version wanted, and answer the review."""
+        review = self._review
+        if all(map(self._is_done, review.objects)):
+            return review.succeeded(review.encode([each.raw for each in review.objects]))
         try:
-            answer: bytes = await self._handle(self._on_loop if is_async else self._in_thread)
+            outcome: bytes | OperatorError = await self._handle(
+                self._on_loop if is_async else self._in_thread
+            )
         except ReviewError as error:
-            what = f"{self._at}: {error.what}"
-            raise ReviewError(error.status, what, remedy=error.remedy) from error
-        return answer
+            # As a result it is shown to whoever asked; of an HTTP status 504 only the number is.
+            outcome = error
+        if isinstance(outcome, bytes):
+            return review.succeeded(outcome)
+        return review.failed(self._at or review.objects[0], outcome)
 
     def _is_done(self, each: RawObject) -> bool:
         return each.api_version == self._review.desired
 
-    def _in_thread(self) -> bytes:
+    def _in_thread(self) -> bytes | OperatorError:
         """Convert all, where no function is async."""
         converted: list[Any] = []
         for each in self._review.objects:
@@ -152,10 +152,10 @@ class _Batch:
             try:
                 converted.append(each.raw if self._is_done(each) else run(self._conversion(each)))
             except OperatorError as error:
-                return self._review.failed(each, error)
-        return self._review.converted(converted)
+                return error
+        return self._review.encode(converted)
 
-    async def _on_loop(self) -> bytes:
+    async def _on_loop(self) -> bytes | OperatorError:
         """Convert all, where a function is async."""
         converted: list[Any] = []
         for each in self._review.objects:
@@ -167,11 +167,9 @@ class _Batch:
                     if self._is_done(each)
                     else await run_async(self._conversion(each), self._run_plain)
                 )
-            except ReviewError:
-                raise
             except OperatorError as error:
-                return self._review.failed(each, error)
-        return self._review.converted(converted)
+                return error
+        return self._review.encode(converted)
 
     async def _run_plain(self, call: FunctionCall) -> Any:
         def attempt() -> tuple[Any, Exception | None]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from rws_operator import metrics
 from rws_operator.webhook.endpoint import ReviewError
 
 API_VERSION = "apiextensions.k8s.io/v1"
@@ -61,12 +62,13 @@ class ConversionReview:
 
     Args:
         body: The review as it came.
+        webhook: The endpoint's name, for the metric of results.
 
     Raises:
         ReviewError: It is no review that can be answered.
     """
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, webhook: str) -> None:
         try:
             review = _read_review(body)
             request = review.request
@@ -85,17 +87,24 @@ class ConversionReview:
             raise ReviewError(400, "the review lacks its request, its uid or its desiredAPIVersion")
         self.uid = request.uid
         self.desired = request.desired
+        self._webhook = webhook
 
-    def converted(self, objects: list[Any]) -> bytes:
+    def encode(self, objects: list[Any]) -> bytes:
         """The answer that holds the objects, as dicts or raw."""
-        return self._answer(objects, {"status": "Success"})
+        return self._encode(objects, {"status": "Success"})
+
+    def succeeded(self, answer: bytes) -> bytes:
+        """Count an answer that holds the objects, and return it."""
+        metrics.webhook_reviews.labels(self._webhook, "allowed").inc()
+        return answer
 
     def failed(self, at: RawObject, error: Exception) -> bytes:
-        """The answer that an object could not be converted."""
+        """Count and return the answer that an object could not be converted."""
+        metrics.webhook_reviews.labels(self._webhook, "failed").inc()
         message = f"{at} can't be converted from {at.api_version} to {self.desired}: {error}"
-        return self._answer([], {"status": "Failed", "message": message})
+        return self._encode([], {"status": "Failed", "message": message})
 
-    def _answer(self, objects: list[Any], result: dict[str, str]) -> bytes:
+    def _encode(self, objects: list[Any], result: dict[str, str]) -> bytes:
         response = {"uid": self.uid, "convertedObjects": objects, "result": result}
         review = {"apiVersion": API_VERSION, "kind": "ConversionReview", "response": response}
         return msgspec.json.encode(review)
