@@ -147,7 +147,7 @@ _IDENTITY = frozenset(
 def _is_bookkeeping(request: AdmissionRequest[Any]) -> bool:
     """Whether an update changes nothing that a class decides on, e.g. only finalizers."""
     old, new = request.raw_old_object, request.raw_object
-    if request.operation != "UPDATE" or old is None or new is None:
+    if old is None or new is None:
         return False
     decided = (old.keys() | new.keys()) - {"metadata", "status"}
     return all(key in old and key in new and same(old[key], new[key]) for key in decided)

@@ -1,4 +1,6 @@
 import asyncio
+import contextvars
+import inspect
 import threading
 import time
 from typing import Any
@@ -85,7 +87,7 @@ async def test_a_handler_gets_the_whole_request() -> None:
         dryRun=True,
         subResource="status",
         requestKind={"group": "admission.test.example.com", "version": "v0", "kind": "Thing"},
-        requestSubResource="status",
+        requestSubResource="state",
         options={"kind": "UpdateOptions", "fieldManager": "kubectl"},
         userInfo={"username": "jane", "uid": "1", "groups": ["dev"], "extra": {"k": ["v"]}},
     )
@@ -93,7 +95,7 @@ async def test_a_handler_gets_the_whole_request() -> None:
     request = seen[0]
     assert (request.uid, request.operation, request.name) == ("6f1a", "UPDATE", "a")
     assert (request.namespace, request.dry_run, request.subresource) == ("default", True, "status")
-    assert request.request_subresource == "status"
+    assert request.request_subresource == "state"
     assert request.options == {"kind": "UpdateOptions", "fieldManager": "kubectl"}
     assert request.user == UserInfo("jane", "1", ("dev",), {"k": ("v",)})
     assert (request.kind.api_version, request.kind.kind) == (THING.api_version, "Thing")
@@ -437,11 +439,18 @@ async def test_a_verdict_that_is_returned_is_refused() -> None:
 async def test_a_forgotten_await_is_refused() -> None:
     """A plain function that returns a coroutine has not run it."""
 
+    calls: list[Any] = []
+
     async def check(_: Any) -> None:
         raise Denied("never seen")
 
+    def forgetful(request: Any) -> Any:
+        calls.append(check(request))
+        return calls[0]
+
     with pytest.raises(ReviewError, match="returned coroutine"):
-        await ask(lambda request: check(request), review(thing()))
+        await ask(forgetful, review(thing()))
+    assert inspect.getcoroutinestate(calls[0]) == inspect.CORO_CLOSED
 
 
 @pytest.mark.parametrize("error", [ValueError("hunter2"), SystemExit("hunter2")])
@@ -564,6 +573,30 @@ async def test_a_plain_handler_waits_for_a_coroutine() -> None:
 
     assert (await ask(check, review(thing())))["status"]["message"] == "found"
     assert threads == [threading.main_thread()]
+
+
+async def test_a_wait_raises_what_the_coroutine_raised() -> None:
+    """Also a timeout of its own, which is not the handler's deadline."""
+
+    async def look() -> None:
+        raise TimeoutError("its own")
+
+    def check(request: AdmissionRequest[Thing]) -> None:
+        with pytest.raises(TimeoutError, match="its own"):
+            request.wait(look())
+
+    assert (await ask(check, review(thing())))["allowed"]
+
+
+async def test_a_plain_handler_sees_the_context_variables() -> None:
+    """As an async one does: traces and log contexts hang on them."""
+    trace: contextvars.ContextVar[str] = contextvars.ContextVar("trace")
+    trace.set("abc")
+
+    def check(_: Any) -> None:
+        raise Denied(trace.get())
+
+    assert (await ask(check, review(thing())))["status"]["message"] == "abc"
 
 
 async def test_a_wait_ends_at_the_deadline() -> None:
