@@ -438,7 +438,6 @@ async def test_a_verdict_that_is_returned_is_refused() -> None:
 
 async def test_a_forgotten_await_is_refused() -> None:
     """A plain function that returns a coroutine has not run it."""
-
     calls: list[Any] = []
 
     async def check(_: Any) -> None:
