@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HEADERS_SECONDS = 10.0
-KEEP_ALIVE_SECONDS = 90.0
 _TLS_GOODBYE_SECONDS = 2.0
 
 _THEIR_FAULT = (HttpProcessingError, web.RequestPayloadError)

@@ -15,7 +15,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
-from rws_operator.listener import HEADERS_SECONDS, KEEP_ALIVE_SECONDS, Listener, http_log
+from rws_operator.listener import HEADERS_SECONDS, Listener, http_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -28,6 +28,7 @@ _http_log = http_log("rws_operator.server.http")
 
 DEFAULT_PORT = 8080
 
+_KEEP_ALIVE_SECONDS = 90.0
 _CLOSE_SECONDS = 2.0
 
 
@@ -83,7 +84,7 @@ class Server:
             self._application(),
             access_log=None,
             logger=_http_log,
-            keepalive_timeout=KEEP_ALIVE_SECONDS,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
             shutdown_timeout=_CLOSE_SECONDS,
         )
         await runner.setup()

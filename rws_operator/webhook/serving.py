@@ -4,6 +4,10 @@ The API server keeps connections open and may use one that leads here although t
 the Service. So a stop has stages: `say_goodbye` (each answer closes its connection, new ones are
 taken still), then `stop` (no new connection, idle ones are closed, calls under way end).
 
+The moment in which an idle connection is closed is the one in which a call may get lost: who sends
+it can't know, and the API server does not send it again. So this side never closes one in
+everyday life (the API server does so first), and at the end only where nothing was sent.
+
 Invariants: the certificate is that of the TLS context, so a new one needs no restart; a client
 that ends no handshake or sends half a request loses its connection and harms no other.
 """
@@ -12,13 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 
-from rws_operator.listener import HEADERS_SECONDS, KEEP_ALIVE_SECONDS, Listener, http_log
+from rws_operator.listener import HEADERS_SECONDS, Listener, http_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -27,10 +32,10 @@ log = logging.getLogger("rws_operator.webhook")
 
 _http_log = http_log("rws_operator.webhook.http")
 
-DEFAULT_PORT = 9443
-
+_KEEP_ALIVE_SECONDS = 120.0  # the API server closes an idle connection after 90 s
 _HANDSHAKE_SECONDS = 1.0
-_BEGIN_SECONDS = 0.02
+_BEGIN_SECONDS = 1.0  # for the headers of a call that is on its way at the end
+_LOOK_SECONDS = 0.02
 _FLUSH_SECONDS = 0.5
 
 
@@ -81,8 +86,6 @@ class WebhookServer:
         self._server: web.Server | None = None
         self._is_leaving = self._is_gone = False
         self._under_way: set[web.RequestHandler] = set()
-        self._all_answered = asyncio.Event()
-        self._all_answered.set()
 
     @property
     def port(self) -> int:
@@ -95,13 +98,19 @@ class WebhookServer:
         Raises:
             ConfigurationError: The address can't be listened on.
         """
-        server = web.Server(
-            self._answer,
-            access_log=None,
-            logger=_http_log,
-            keepalive_timeout=KEEP_ALIVE_SECONDS,
-        )
-        await self._listener.open(server)
+        loop = asyncio.get_running_loop()
+        server = web.Server(self._answer)
+
+        def connection() -> web.RequestHandler:
+            return _Connection(
+                server,
+                loop=loop,
+                access_log=None,
+                logger=_http_log,
+                keepalive_timeout=_KEEP_ALIVE_SECONDS,
+            )
+
+        await self._listener.open(connection)
         self._server = server
         log.info("serving webhooks", extra={"host": self._listener.host, "port": self.port})
 
@@ -137,42 +146,68 @@ class WebhookServer:
         if server is None:
             return
         try:
-            await self._close_idle(server)
-            async with asyncio.timeout(seconds):
-                await self._all_answered.wait()
-        except TimeoutError:
-            log.warning("cutting calls under way", extra={"calls": len(self._under_way)})
+            await self._finish(server, seconds)
         finally:
             self._is_gone = True
             await server.shutdown(_FLUSH_SECONDS)
 
-    async def _close_idle(self, server: web.Server) -> None:
-        """Close what has sent nothing that waits for an answer."""
-        await asyncio.sleep(_BEGIN_SECONDS)  # what has arrived is read
-        for connection in server.connections:
-            if connection not in self._under_way:
-                connection.close()  # what was read is answered still
-        await asyncio.sleep(_BEGIN_SECONDS)
-        for connection in server.connections:
-            if connection not in self._under_way:
-                connection.force_close()
+    async def _finish(self, server: web.Server, seconds: float) -> None:
+        """Close what is idle, until all has been answered or the time is over."""
+        loop = asyncio.get_running_loop()
+        begin_by, end_by = loop.time() + _BEGIN_SECONDS, loop.time() + seconds
+        while loop.time() < end_by:
+            is_late = loop.time() > begin_by
+            for connection in set(server.connections) - self._under_way:
+                assert isinstance(connection, _Connection)
+                if is_late or not connection.has_sent():
+                    connection.force_close()
+            if all(connection.transport is None for connection in server.connections):
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+        if self._under_way:
+            log.warning("cutting calls under way", extra={"calls": len(self._under_way)})
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self._listener.hear(request)
         if self._is_gone:  # its handshake was under way at the end
             return _refusal()
         connection = request.protocol
+        assert isinstance(connection, _Connection)
         self._under_way.add(connection)
-        self._all_answered.clear()
         try:
             answer = await self._webhooks.handle(request)
         finally:
             self._under_way.discard(connection)
-            if not self._under_way:
-                self._all_answered.set()
+            connection.heard = False
         if self._is_leaving:
             answer.force_close()
         return answer
+
+
+class _Connection(web.RequestHandler):
+    """A connection that knows whether a call was begun on it."""
+
+    __slots__ = ("heard",)
+
+    def __init__(self, manager: web.Server, **settings: Any) -> None:
+        super().__init__(manager, **settings)
+        self.heard = False  # since the last answer
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = True
+        super().data_received(data)
+
+    def has_sent(self) -> bool:
+        """Whether the client has sent anything since the last answer, read by us or not."""
+        if self.heard or self.transport is None:
+            return self.heard
+        socket = self.transport.get_extra_info("socket")  # None: the connection is lost
+        file = -1 if socket is None else socket.fileno()
+        if file < 0:
+            return False
+        poll = select.poll()
+        poll.register(file, select.POLLIN)
+        return bool(poll.poll(0))
 
 
 def _refusal() -> web.Response:

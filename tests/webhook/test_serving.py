@@ -242,6 +242,7 @@ async def test_a_stop_lets_the_call_under_way_end_and_closes_the_idle(
     assert await ends(idle, 1)
     with pytest.raises(OSError, match="onnect"):
         await connect(server)
+    await asyncio.sleep(1.2)
     assert not slow.done()
     webhooks.release.set()
     assert await slow == (200, "close")
@@ -273,6 +274,36 @@ async def test_what_was_sent_before_the_stop_is_answered(server: WebhookServer, 
     async with asyncio.timeout(2):
         _, answer = await asyncio.gather(server.stop(1), reader.read())
     assert answer.startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
+@pytest.mark.parametrize("milliseconds", [5, 15, 30, 60])
+async def test_a_call_that_is_sent_while_it_stops_is_answered_or_refused_before(
+    server: WebhookServer, milliseconds: int
+) -> None:
+    """An idle connection is closed at once, or stays: nothing that was sent is thrown away."""
+    reader, writer = await connect(server)
+    writer.write(CALL + b"{}")
+    await reader.readuntil(b"{}")
+    stopping = asyncio.create_task(server.stop(2))
+    await asyncio.sleep(milliseconds / 1000)
+    if not reader.at_eof():
+        writer.write(CALL + b"{}")
+        async with asyncio.timeout(2):
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+    await stopping
+    writer.close()
+
+
+async def test_half_a_call_does_not_hold_up_a_stop(server: WebhookServer) -> None:
+    """It gets a second for its headers."""
+    reader, writer = await connect(server)
+    writer.write(CALL + b"{}")
+    await reader.readuntil(b"{}")
+    writer.write(CALL[:20])
+    started = time.monotonic()
+    await asyncio.gather(server.stop(10), ends(reader, 3))
+    assert time.monotonic() - started < 2
     writer.close()
 
 
