@@ -222,7 +222,7 @@ def install(
 
 async def test_certificate_is_renewed(install: Install) -> None:
     """Both replicas serve a new certificate, the old CA is dropped, and no call fails."""
-    async with install("a", "b", TEST_LIFETIME="12", TEST_STAGE="1", TEST_CLOSE="1") as made:
+    async with install("a", "b", TEST_LIFETIME="20", TEST_STAGE="1.5", TEST_CLOSE="1") as made:
 
         async def renewal() -> None:
             before = await made.served()
@@ -235,7 +235,7 @@ async def test_certificate_is_renewed(install: Install) -> None:
                 assert len(now) == 1
                 return not now & before
 
-            await eventually(30, is_through, every=0.2)
+            await eventually(40, is_through, every=0.2)
 
         tally = await made.under_load(renewal)
         assert tally.failures == []
