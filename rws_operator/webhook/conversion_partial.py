@@ -21,6 +21,8 @@ from rws_operator.webhook.example import example
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pydantic_core import ErrorDetails
+
     from rws_operator.errors import DecodeError
     from rws_operator.resources import CustomResource
 
@@ -47,10 +49,10 @@ def completions(
     if any(fault["type"] != "missing" for fault in faults):
         raise error
     try:
-        made = [
-            _completed(raw, [fault["loc"] for fault in faults], schema_of(cls), variant)
-            for variant in (0, 1)
-        ]
+        values = [_values(fault["loc"], schema_of(cls)) for fault in faults]
+        if any(_common(*pair) is not _NOTHING for pair in values):
+            raise error
+        made = [_completed(raw, faults, [pair[n] for pair in values]) for n in (0, 1)]
         for each in made:
             cls.from_wire(each)
     except Exception:  # a path that no schema has, or a rule of the model's own
@@ -58,19 +60,22 @@ def completions(
     return made
 
 
+def _values(place: Sequence[int | str], schema: Mapping[str, Any]) -> list[Any]:
+    for step in place:
+        schema = _inner(schema, step)
+    return [example(schema, variant) for variant in (0, 1)]
+
+
 def _completed(
-    raw: dict[str, Any],
-    places: Sequence[tuple[int | str, ...]],
-    schema: Mapping[str, Any],
-    variant: int,
+    raw: dict[str, Any], faults: Sequence[ErrorDetails], values: Sequence[Any]
 ) -> dict[str, Any]:
     made = copy.deepcopy(raw)
-    for *path, last in places:
+    for fault, value in zip(faults, values, strict=True):
+        *path, last = fault["loc"]
         at: Any = made
-        held = schema
         for step in path:
-            at, held = at[step], _inner(held, step)
-        at[last] = example(_inner(held, last), variant)
+            at = at[step]
+        at[last] = value
     return made
 
 

@@ -1,4 +1,4 @@
-"""Values that fit a structural schema, made without looking at anything else.
+"""Values that fit a structural schema, small ones.
 
 Two variants: values of the first and the second differ wherever the schema has room for two.
 """
@@ -41,7 +41,7 @@ _CATEGORIES = {
 
 
 def example(schema: Mapping[str, Any], variant: int) -> Any:
-    """A value that fits a schema, as small as it may be.
+    """A value that fits a schema, small but not empty.
 
     Args:
         schema: A structural schema. CEL rules are not looked at.
@@ -53,8 +53,9 @@ def example(schema: Mapping[str, Any], variant: int) -> Any:
     if kind == "object":
         return _object(schema, variant)
     if kind == "array":
-        count = schema.get("minItems", 0)
-        return [example(schema.get("items", {}), (variant + n) % 2) for n in range(count)]
+        # Not empty, since two empty lists would be the same.
+        count = max(schema.get("minItems", 0), min(1, schema.get("maxItems", 1)))
+        return [example(schema["items"], (variant + n) % 2) for n in range(count)]
     if kind == "boolean":
         return bool(variant)
     return _text(schema, variant) if kind == "string" else _number(schema, variant)
@@ -67,8 +68,10 @@ def has_example(schema: Mapping[str, Any]) -> bool:
 
 def _object(schema: Mapping[str, Any], variant: int) -> dict[str, Any]:
     properties = schema.get("properties", {})
-    missing = [name for name in schema.get("required", ()) if "default" not in properties[name]]
-    return {name: example(properties[name], variant) for name in missing}
+    if not properties:
+        return {"ab"[variant]: example(schema.get("additionalProperties", {}), variant)}
+    required = [name for name in schema.get("required", ()) if "default" not in properties[name]]
+    return {name: example(properties[name], variant) for name in required or list(properties)[:1]}
 
 
 def _number(schema: Mapping[str, Any], variant: int) -> float:
