@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from cryptography import x509
 
 from rws_operator.errors import ApiError
 from rws_operator.testing.eventually import eventually
@@ -222,7 +223,9 @@ def install(
 
 async def test_certificate_is_renewed(install: Install) -> None:
     """Both replicas serve a new certificate, the old CA is dropped, and no call fails."""
-    async with install("a", "b", TEST_LIFETIME="20", TEST_STAGE="1.5", TEST_CLOSE="1") as made:
+    lifetime = 30
+    settings = {"TEST_LIFETIME": str(lifetime), "TEST_STAGE": "1.5", "TEST_CLOSE": "1"}
+    async with install("a", "b", **settings) as made:
 
         async def renewal() -> None:
             before = await made.served()
@@ -237,6 +240,9 @@ async def test_certificate_is_renewed(install: Install) -> None:
 
             await eventually(40, is_through, every=0.2)
 
+        certificate = x509.load_pem_x509_certificate((await made.served()).pop().encode())
+        left = certificate.not_valid_after_utc.timestamp() - time.time()
+        await asyncio.sleep(left - lifetime / 3 - 3)
         tally = await made.under_load(renewal)
         assert tally.failures == []
 

@@ -4,16 +4,23 @@
 
 TEST_OPERATOR is its name, TEST_GROUP the group of its kind, TEST_NAMESPACE the one its admission
 webhooks look at, TEST_LIFETIME and TEST_STAGE the seconds of its certificate, TEST_NAMES further
-names in it. With TEST_CLOSE=1 each answer closes its connection, so each call begins with a
-handshake.
+names in it. With TEST_CLOSE=1 every fourth answer closes its connection, so many calls begin with
+a handshake.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
+from typing import TYPE_CHECKING
 
 from rws_operator import AdmissionRequest, Context, CustomResource, Denied, Model, Operator
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from rws_operator import Webhooks
 
 GROUP = os.environ["TEST_GROUP"]
 SELECTOR = {"matchLabels": {"kubernetes.io/metadata.name": os.environ["TEST_NAMESPACE"]}}
@@ -60,8 +67,6 @@ operator.certificate(
     stage_seconds=float(os.environ.get("TEST_STAGE", 60)),
     names=os.environ.get("TEST_NAMES", "").split(),
 )
-if os.environ.get("TEST_CLOSE"):
-    operator.webhooks.close_connections()
 vaults = operator.controller(Vault)
 
 
@@ -101,5 +106,20 @@ def downgrade(vault: Vault) -> OldVault:
     return OldVault(metadata=vault.metadata, spec=spec, status=vault.status)
 
 
+def be_restless(webhooks: Webhooks) -> None:
+    """Have every fourth answer close its connection."""
+    handle, answers = webhooks.handle, itertools.count()
+
+    async def handle_restlessly(request: web.BaseRequest) -> web.StreamResponse:
+        answer = await handle(request)
+        if next(answers) % 4 == 0:
+            answer.force_close()
+        return answer
+
+    webhooks.handle = handle_restlessly  # type: ignore[method-assign]
+
+
 if __name__ == "__main__":
+    if os.environ.get("TEST_CLOSE"):
+        be_restless(operator.webhooks)
     operator.main()
