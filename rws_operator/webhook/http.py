@@ -115,7 +115,7 @@ async def _read(request: web.BaseRequest, deadline: float) -> bytes:
         if not limit.expired():
             raise
         raise ReviewError(408, "the body did not come in time") from error
-    except web.RequestPayloadError as error:
+    except (web.RequestPayloadError, ConnectionError) as error:
         raise ReviewError(400, "the body broke off") from error
 
 

@@ -190,6 +190,37 @@ async def test_half_a_body_holds_nobody_up() -> None:
         assert stuck.result()[0] == 408
 
 
+HEAD = b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        HEAD + b"Content-Length: 100\r\n\r\n{",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\nzz\r\n",
+        HEAD + b"Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\nno gzip !",
+    ],
+)
+async def test_a_body_that_breaks_off_is_malformed(
+    text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that left, or can't write HTTP, is no fault of ours to be logged."""
+    labels = {"webhook": "/length", "code": "400"}
+    name = "controller_runtime_webhook_requests_total"
+    before = metric(name, **labels)
+    async with serving(Webhooks().add(Length()).handle) as where:
+        host, _, port = where[0].removeprefix("http://").partition(":")
+        _, writer = await asyncio.open_connection(host, int(port))
+        for part in text.partition(b"\r\n\r\n"):
+            writer.write(part)
+            await asyncio.sleep(0.05)  # the handler reads
+        writer.close()
+        await eventually(5, lambda: metric(name, **labels) == before + 1, 0.01)
+        assert await post(where, "/length", b"[]") == (200, b"2")
+    assert not [each for each in caplog.records if each.name.startswith("rws_operator")]
+
+
 @pytest.mark.parametrize("plain", [False, True])
 async def test_a_handler_that_hangs_holds_nobody_up(plain: bool) -> None:
     """It is cut below the timeout that the API server sends, and other calls are answered."""
