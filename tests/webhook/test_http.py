@@ -246,7 +246,7 @@ async def test_a_handler_that_hangs_holds_nobody_up(plain: bool) -> None:
             if not plain:
                 assert (await post(where, "/free"))[0] == 200
             results = await asyncio.gather(*calls)
-            assert loop.time() - started < 1.0
+            assert loop.time() - started < 10
             assert (await post(where, "/free"))[0] == 200
     finally:
         release.set()
