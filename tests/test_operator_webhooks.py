@@ -583,7 +583,7 @@ async def test_the_program_installs_serves_and_ends(
         boxes.forwarder,
         boxes.namespace,
         f"vaults-{suffix}",
-        PROGRAM,
+        (str(PROGRAM),),
         tmp_path,
         {
             "TEST_OPERATOR": f"vaults-{suffix}",

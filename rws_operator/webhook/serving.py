@@ -155,14 +155,16 @@ class WebhookServer:
         """Close what is idle, until all has been answered or the time is over."""
         loop = asyncio.get_running_loop()
         begin_by, end_by = loop.time() + _BEGIN_SECONDS, loop.time() + seconds
-        while loop.time() < end_by:
-            is_late = loop.time() > begin_by
+        while True:
+            is_late = loop.time() > min(begin_by, end_by)
             for connection in set(server.connections) - self._under_way:
                 assert isinstance(connection, _Connection)
                 if is_late or not connection.has_sent():
                     connection.force_close()
             if all(connection.transport is None for connection in server.connections):
                 return
+            if loop.time() >= end_by:
+                break
             await asyncio.sleep(_LOOK_SECONDS)
         if self._under_way:
             log.warning("cutting calls under way", extra={"calls": len(self._under_way)})

@@ -338,6 +338,18 @@ async def test_a_stop_cuts_a_call_that_hangs(
         await hanging
 
 
+async def test_a_stop_at_once_waits_for_no_idle_connection(server: WebhookServer) -> None:
+    """Where the process has to end, the API server's open connections don't hold it up."""
+    reader, writer = await connect(server)
+    writer.write(CALL + b"{}")
+    await reader.readuntil(b"{}")
+    started = time.monotonic()
+    await server.stop(0)
+    assert time.monotonic() - started < 0.3
+    assert await ends(reader, 1)
+    writer.close()
+
+
 async def test_a_stopped_listener_is_gone(serving: Serving, webhooks: Webhooks) -> None:
     """The port is free at once; a stop before the start and a second one are harmless."""
     server = WebhookServer("127.0.0.1", 0, webhooks, serving)
