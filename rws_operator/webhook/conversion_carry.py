@@ -239,7 +239,7 @@ def _is_default(field: WireField, value: Any) -> bool:
     if not field.has_default:
         return False
     default = field.default if field.factory is None else field.factory()
-    return isinstance(value, bool) == isinstance(default, bool) and bool(value == default)
+    return bool(value == default)
 
 
 def _carry(unknown: Mapping[str, Any], target: dict[str, Any], schema: Mapping[str, Any]) -> None:
@@ -256,7 +256,6 @@ def _carry(unknown: Mapping[str, Any], target: dict[str, Any], schema: Mapping[s
 
 def _carried(unknown: Any, target: Any, schema: Mapping[str, Any]) -> Any:
     if isinstance(unknown, dict) and isinstance(target, dict):
-        target = dict(target)  # it may be the source's own
         _carry(unknown, target, schema)
     elif isinstance(unknown, _Items) and isinstance(target, list) and len(unknown) == len(target):
         items = schema.get("items", {})

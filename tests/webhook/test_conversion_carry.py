@@ -70,6 +70,7 @@ class Right(CustomResource, group=GROUP, version="v2", kind="Pair", storage=Fals
         mode: str = "full"
         level: int = Field(default=1, le=10)
         group: Inner | None = None
+        strict: Item | None = None
 
     spec: Spec = Spec()
     status: Seen = Seen()
@@ -224,6 +225,32 @@ def test_status_of_other_names_is_not_invented():
     assert converted(status={"ready": False}) == {"status": {"done": False}}
 
 
+@pytest.mark.parametrize("status", [{}, {"status": None}])
+def test_status_that_the_source_does_not_have(status):
+    """Neither a version without a status, nor one that is null, becomes one of defaults."""
+
+    class Maybe(CustomResource, group=GROUP, version="v1", kind="Maybe"):
+        status: Seen | None = None
+
+    class Sure(CustomResource, group=GROUP, version="v2", kind="Maybe", storage=False):
+        status: Seen = Seen()
+
+    class Never(CustomResource, group=GROUP, version="v3", kind="Maybe", storage=False):
+        size: int = 1
+
+    converters = Converters()
+    converters.add(Maybe, Sure, lambda old: Sure(metadata=old.metadata, status=Seen(ready=False)))
+    converters.add(Never, Maybe, lambda old: Maybe(metadata=old.metadata, status=None))
+
+    def converted(version: str, desired: str, **content: Any) -> dict[str, Any]:
+        route = converters.route(f"{GROUP}/{version}", "Maybe", f"{GROUP}/{desired}")
+        raw = {**left(**content), "apiVersion": f"{GROUP}/{version}", "kind": "Maybe"}
+        return content_of(run(by_classes(route, msgspec.json.encode(raw))))
+
+    assert converted("v1", "v2", **status) == {}
+    assert converted("v3", "v2", size=3) == {}
+
+
 def test_value_that_a_function_gives_is_written():
     """Also where it is the target's default, if the source's model has no such field."""
 
@@ -337,6 +364,8 @@ def bare(source: Left) -> Right:
         ({"group": {"size": "x", "new": 1}}, {"group": {"new": 1}}),
         ({"group": None}, {"group": None}),
         ({"group": 5}, {}),
+        ({"strict": {"name": "a", "new": 1}}, {"strict": {"name": "a", "new": 1}}),
+        ({"strict": {"note": "without a name"}}, {}),
     ],
 )
 def test_unknown_field_that_the_target_knows(unknown, kept):
