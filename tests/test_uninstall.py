@@ -350,14 +350,16 @@ async def test_the_finalizer_of_another_is_not_ours_to_take(subject: Subject) ->
 async def test_objects_of_others_kinds_are_not_orphaned(subject: Subject) -> None:
     """What stays and waits for the operator is named before anything goes."""
     await subject.apply()
-    metadata = {"name": "kept", "namespace": subject.name, "finalizers": [FINALIZER]}
+    # Of this test alone: the whole cluster's ConfigMaps are looked at.
+    finalizer = f"{subject.name}.test.example.com/data"
+    metadata = {"name": "kept", "namespace": subject.name, "finalizers": [finalizer]}
     document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     await subject.admin.create(document)
-    finalizers = {kinds.ConfigMap: [FINALIZER]}
+    finalizers = {kinds.ConfigMap: [finalizer]}
     before = await subject.left()
     with pytest.raises(ConfigurationError) as refused:
         await subject.uninstall(finalizers=finalizers)
-    assert f"{subject.name}/kept with the finalizer {FINALIZER}" in str(refused.value)
+    assert f"{subject.name}/kept with the finalizer {finalizer}" in str(refused.value)
     assert await subject.left() == before
     await subject.uninstall(finalizers=finalizers, strip_finalizers=True)
     assert await subject.left() == []
