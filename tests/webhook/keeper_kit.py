@@ -158,11 +158,12 @@ class Site:
 
     async def foreign_secret(self, certificate: WebhookCertificate) -> None:
         """Make or replace the Secret as cert-manager does: without anything of ours."""
-        with contextlib.suppress(NotFound):
-            await self.client.delete(kinds.Secret, SECRET, self.namespace)
         wire = certificate.to_secret(SECRET, self.namespace)
         wire["metadata"]["annotations"] = {"cert-manager.io/certificate-name": "hook"}
-        await self.client.create(wire)
+        try:
+            await self.client.replace(wire)
+        except NotFound:
+            await self.client.create(wire)
 
     async def bundles(self) -> dict[str, tuple[str, ...]]:
         """What each of our entries trusts."""

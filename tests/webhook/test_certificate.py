@@ -133,6 +133,19 @@ class TestSecretForm:
             assert caught.value.__cause__ is None
             assert caught.value.__suppress_context__
 
+    def test_what_says_that_it_is_ours(self):
+        """Our annotation, and none of cert-manager's, which may have taken the Secret over."""
+        secret = WebhookCertificate.generate("hook", "ns").to_secret("tls", "ns")
+        secret["metadata"]["resourceVersion"] = "1"
+        annotations = secret["metadata"]["annotations"]
+        assert read_secret(secret, ()).is_ours
+        annotations["cert-manager.io/issuer-name"] = "x"
+        assert not read_secret(secret, ()).is_ours
+        annotations.clear()
+        assert not read_secret(secret, ()).is_ours
+        annotations["rws-operator/certificate-stage"] = "halfway"
+        assert "'halfway'" in read_secret(secret, ()).fault
+
     def test_no_repr_shows_the_key(self):
         """Neither the certificate's nor that of what is made of it."""
         certificate = WebhookCertificate.generate("hook", "ns")

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from rws_operator.errors import ConfigurationError
+from rws_operator.errors import ConfigurationError, Conflict
 from rws_operator.resources import kinds
 from rws_operator.testing.eventually import eventually
 from rws_operator.webhook.certificate import WebhookCertificate
+from rws_operator.webhook.certificate_secret import read_secret, secret_patch
 from tests.webhook.account import Account
 from tests.webhook.issuer import Issuer
 from tests.webhook.keeper_kit import (
@@ -83,7 +84,11 @@ class TestFirst:
         await eventually(BUSY, lambda: replica.serving.certificate)
         await asyncio.sleep(0.5)
         assert not any((await site.bundles()).values())
-        assert "validate.things.example.com" in (replica.keeper.check() or "")
+        assert has(replica.keeper.check(), "validate.things.example.com", "mutate.things")
+        certificate = WebhookCertificate.from_secret(await site.secret())
+        await certificate.patch_ca_bundle(site.client, validating=site.name)
+        await eventually(BUSY, lambda: not has(replica.keeper.check(), "validate.things"))
+        assert has(replica.keeper.check(), "mutate.things.example.com", site.crd_name)
         replica.listening.set()
         await wait_trusted(site, replica.ca)
         await eventually(BUSY, lambda: replica.keeper.check() is None)
@@ -239,6 +244,17 @@ class Clock:
 class TestSecret:
     """What may become of the Secret."""
 
+    async def test_of_two_writers_one_is_refused(self, site):
+        """A stage is written over the version that it was decided on, or not at all."""
+        certificate = WebhookCertificate.generate(SERVICE, site.namespace)
+        created = await site.client.create(certificate.to_secret(SECRET, site.namespace))
+        content = read_secret(created, ()).content
+        assert content is not None
+        patch = secret_patch(content, created["metadata"]["resourceVersion"])
+        await site.write_secret(tls_crt="changed meanwhile")
+        with pytest.raises(Conflict):
+            await site.client.patch(kinds.Secret, SECRET, site.namespace, patch=patch)
+
     async def test_deleted_the_same_content_comes_back(self, site):
         """No other certificate, with replicas that race for it and one that holds nothing."""
         async with running(a_keeper(site), a_keeper(site)) as replicas:
@@ -335,8 +351,16 @@ class TestSecret:
             task.cancel()
             assert await site.secret() == written
 
-    @pytest.mark.parametrize("fault", ["half", "expired", "other names", "no CA"])
-    async def test_of_another_and_unusable_the_old_stays(self, site, fault):
+    @pytest.mark.parametrize(
+        ("fault", "told"),
+        [
+            ("half", "the key is no PEM"),
+            ("expired", ""),
+            ("other names", "is not for hook."),
+            ("no CA", "ca.crt is missing"),
+        ],
+    )
+    async def test_of_another_and_unusable_the_old_stays(self, site, fault, told):
         """It is not ours to mend; the problem is named, and webhooks are served."""
         async with running(a_keeper(site)) as [replica]:
             await eventually(BUSY, lambda: replica.keeper.check() is None)
@@ -352,8 +376,8 @@ class TestSecret:
                 theirs = WebhookCertificate("", theirs.cert_pem, theirs.key_pem)
             await site.foreign_secret(theirs)
             written = await site.secret()
-            if fault != "expired":
-                await eventually(BUSY, lambda: f"{SECRET}: " in (replica.keeper.problem or ""))
+            if told:
+                await eventually(BUSY, lambda: has(replica.keeper.problem, f"{SECRET}: ", told))
             await asyncio.sleep(1)
             assert replica.serving.certificate is served
             assert replica.keeper.check() is None
@@ -403,8 +427,8 @@ class TestBundle:
 
     @pytest.mark.parametrize("kind", [VALIDATING, MUTATING, CRD], ids=lambda kind: kind.plural)
     async def test_blanked_it_is_put_back(self, site, kind):
-        """Within two seconds, and with what it held."""
-        async with running(a_keeper(site), a_keeper(site)) as replicas:
+        """Within two seconds, and with what it held; the watch tells, no timer."""
+        async with running(a_keeper(site, stage=60), a_keeper(site, stage=60)) as replicas:
             await eventually(BUSY, lambda: not any(each.keeper.check() for each in replicas))
             await asyncio.sleep(0.5)  # the watches are open
             await site.set_bundle(kind, None)
@@ -424,7 +448,7 @@ class TestBundle:
 
     async def test_a_configuration_that_is_made_again(self, site):
         """Deleted and applied anew, as by a deploy."""
-        async with running(a_keeper(site)) as [replica]:
+        async with running(a_keeper(site, stage=60)) as [replica]:
             await eventually(BUSY, lambda: replica.keeper.check() is None)
             await asyncio.sleep(0.5)
             await site.client.delete(VALIDATING, site.name)
