@@ -6,6 +6,7 @@ hypothesis is imported only when one is asked for: it is a tool of tests, and ne
 from __future__ import annotations
 
 import math
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import ConfigurationError
@@ -33,14 +34,13 @@ def hypothesis() -> Any:
         ConfigurationError: It is not installed.
     """
     try:
-        import hypothesis as module
-        import hypothesis.strategies
+        import_module("hypothesis.strategies")
+        return import_module("hypothesis")
     except ImportError:
         raise ConfigurationError(
             "objects can't be generated without hypothesis",
             remedy="pip install hypothesis, or pass samples=[...]",
         ) from None
-    return module
 
 
 def objects(cls: type[CustomResource]) -> SearchStrategy[dict[str, Any]]:

@@ -14,7 +14,6 @@ Rules:
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -212,9 +211,14 @@ def _is_same(before: Any, after: Any) -> bool:
     return msgspec.json.encode(before) == msgspec.json.encode(after)
 
 
-@functools.cache
+_fields_of: dict[type[Model], dict[str, WireField]] = {}
+
+
 def _fields(cls: type[Model]) -> dict[str, WireField]:
-    return {field.alias: field for field in cls.schema_fields}
+    """The fields of a class by their names on the wire, remembered."""
+    if (found := _fields_of.get(cls)) is None:
+        found = _fields_of[cls] = {field.alias: field for field in cls.schema_fields}
+    return found
 
 
 def _member(typed: Any, key: str) -> tuple[WireField | None, Any]:
@@ -266,9 +270,14 @@ def _carried(unknown: Any, target: Any, schema: Mapping[str, Any]) -> Any:
 def _fitting(unknown: Any, schema: Mapping[str, Any]) -> Any:
     """As much of an unknown value as a field may hold that is not there yet."""
     if isinstance(unknown, _Items):
-        return _MISSING
-    if isinstance(unknown, dict) and schema.get("properties"):
+        return _MISSING  # which items they belong to is not known without the list
+    if isinstance(unknown, dict):
         made: dict[str, Any] = {}
         _carry(unknown, made, schema)
-        return made if made and made.keys() >= set(schema.get("required", ())) else _MISSING
+        if unknown and not made:
+            return _MISSING
+        unknown = made
+    if isinstance(unknown, dict) and schema.get("properties"):
+        # Fields that the model doesn't know are no fault here.
+        return unknown if unknown.keys() >= set(schema.get("required", ())) else _MISSING
     return unknown if not schema or schema_fault(schema, unknown) is None else _MISSING

@@ -375,6 +375,32 @@ def test_unknown_field_that_the_target_knows(unknown, kept):
     Right.from_wire(converted)
 
 
+def test_unknown_fields_of_a_group_that_the_target_does_not_know():
+    """They stay where they were, but for those of a list's items, since the list is gone."""
+
+    class Box(Model):
+        items: list[Item] = []
+
+    class Boxed(CustomResource, group=GROUP, version="v1", kind="Boxed"):
+        box: Box = Box()
+
+    class Bare(CustomResource, group=GROUP, version="v2", kind="Boxed", storage=False):
+        size: int = 1
+
+    converters = Converters()
+    converters.add(Boxed, Bare, lambda old: Bare(metadata=old.metadata))
+    route = converters.route(f"{GROUP}/v1", "Boxed", f"{GROUP}/v2")
+
+    def converted(**box: Any) -> dict[str, Any]:
+        raw = {**left(box=box), "kind": "Boxed"}
+        return content_of(run(by_classes(route, msgspec.json.encode(raw))))
+
+    assert converted(items=[{"name": "a"}, {"name": "b", "new": 1}]) == {}
+    assert converted(items=[{"name": "a", "new": 1}], more={"x": {}, "y": [None]}) == {
+        "box": {"more": {"x": {}, "y": [None]}}
+    }
+
+
 def test_unknown_field_where_the_target_has_a_value():
     """The function's value stays, and what is unknown beside it comes in."""
 
