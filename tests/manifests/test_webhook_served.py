@@ -87,7 +87,9 @@ async def test_every_option_is_taken(
     cluster: TestCluster, options: dict[str, Any], mutating: bool
 ) -> None:
     """What passes our checks is stored by the API server as it was written."""
-    entry = webhook(**(ENTRY | options | {"mutating": mutating}))
+    arguments: dict[str, Any] = ENTRY | options
+    arguments["mutating"] = mutating
+    entry = webhook(**arguments)
     document = configuration_of(f"t-{secrets.token_hex(4)}", mutating, [entry])
     stored = await cluster.client.create(document, kind=CONFIGURATIONS[mutating], dry_run=True)
     defaults: dict[str, Any] = {"namespaceSelector": {}, "objectSelector": {}}
