@@ -278,7 +278,8 @@ async def test_a_ca_bundle_survives_the_next_apply(
     elsewhere = {"matchLabels": {"kubernetes.io/metadata.name": name}}
     definition = crd(Shelf, versions=[ShelfV1Beta1])
     definition["spec"]["group"] = f"{name}.test.example.com"
-    definition["metadata"]["name"] = f"shelfs.{name}.test.example.com"
+    plural = definition["spec"]["names"]["plural"]
+    definition["metadata"]["name"] = f"{plural}.{name}.test.example.com"
     documents = [
         with_conversion_webhook(definition, SERVICE.at("/convert")),
         *(
