@@ -14,7 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from examples.backup.app.webhooks import downgrade, upgrade
 from examples.backup.stage import NotSeen, Play, wait_for
+from rws_operator.testing import round_trip_check
 
 ROOT = Path(__file__).parent.parent
 STEPS = 12
@@ -84,3 +86,8 @@ def test_waiting_gives_up() -> None:
         wait_for("a miracle", 0.3, lambda: None)
     assert time.monotonic() - started < 1
     assert wait_for("a value", 0, lambda: 7) == 7
+
+
+def test_the_example_converts_without_loss() -> None:
+    """Whatever a Backup of either version holds."""
+    round_trip_check(upgrade, downgrade)

@@ -2,15 +2,16 @@
 
 `ControlPlane` runs etcd, kube-apiserver and kube-controller-manager; `TestCluster` adds a client,
 namespaces and CRDs; `Gate` stands between a program and the API server and fails on demand;
-`eventually` waits for what a controller brings about; `round_trip_check` proves that converters
-lose nothing. The pytest plugin (`pytest_rws_operator`,
-beside this package) offers the first two as fixtures.
+`Forwarder` stands for the Service of webhooks; `eventually` waits for what a controller brings
+about; `round_trip_check` proves that converters lose nothing. The pytest plugin
+(`pytest_rws_operator`, beside this package) offers the first two as fixtures.
 """
 
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import ControlPlaneError, ProgramsNotFound, RequestRefused
 from rws_operator.testing.eventually import eventually
+from rws_operator.testing.forwarder import Forwarder
 from rws_operator.testing.gate import Gate
 from rws_operator.testing.round_trip import round_trip_check
 from rws_operator.testing.virtual_time import VirtualTimeLoop
@@ -18,6 +19,7 @@ from rws_operator.testing.virtual_time import VirtualTimeLoop
 __all__ = [
     "ControlPlane",
     "ControlPlaneError",
+    "Forwarder",
     "Gate",
     "ProgramsNotFound",
     "RequestRefused",

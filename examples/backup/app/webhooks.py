@@ -3,7 +3,7 @@
 A schema and CEL rules see one object. These handlers see more: who asks, and the other objects.
 """
 
-from rws_operator import AdmissionRequest, CustomResource, Denied, Field, Model, Rule
+from rws_operator import AdmissionRequest, CustomResource, Denied, Field, Model
 
 from .backup import Backup, BackupSpec, BackupStatus, operator
 
@@ -34,7 +34,9 @@ class BackupSpecV1Alpha1(Model):
     cron: str = Field(description="Cron schedule of the backup.", pattern=r"^(\S+\s+){4}\S+$")
     database: str = Field(default="postgres", description="Name of the database.")
     keep: str = Field(
-        default="7d", description="How long a backup is kept.", pattern=r"^[1-9]\d{0,2}d$"
+        default="7d",
+        description="How long a backup is kept, 1d to 365d.",
+        pattern=r"^([1-9][0-9]?|[12][0-9]{2}|3[0-5][0-9]|36[0-5])d$",
     )
     owner: str | None = Field(default=None, description="Who is told when a backup fails.")
 
@@ -46,7 +48,6 @@ class BackupV1Alpha1(
     kind="Backup",
     short_names=["bk"],
     storage=False,
-    rules=[Rule("int(self.spec.keep.replace('d', '')) <= 365", "kept for more than 365d")],
 ):
     """A scheduled backup of a database, as it was written at first."""
 
