@@ -201,9 +201,12 @@ class ConversionServer:
     target: WebhookTarget = field(init=False)
     reviews: list[dict[str, Any]] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)
+    transports: set[asyncio.BaseTransport] = field(default_factory=set)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one call."""
+        if request.transport is not None:
+            self.transports.add(request.transport)
         body = await request.read()
         self.reviews.append(msgspec.json.decode(body))
         deadline = asyncio.get_running_loop().time() + self.endpoint.timeout_seconds
@@ -236,6 +239,11 @@ async def serving(endpoint: Endpoint) -> AsyncIterator[ConversionServer]:
         yield server
     finally:
         await runner.cleanup()
+        # TLS goes on to say goodbye; the loop may be closed by then.
+        for transport in server.transports:
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+        await asyncio.sleep(0.02)
 
 
 async def apply_crd(
