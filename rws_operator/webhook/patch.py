@@ -133,5 +133,5 @@ def _are_the_same_items(old: list[bytes], was: list[bytes]) -> bool:
 
 def _origins(was: list[bytes], now: list[bytes]) -> list[int | None]:
     """For each item now, which of those before it is: of equal ones, the one in place."""
-    places = {text: at for at, text in reversed(list(enumerate(was)))}
+    places = {text: at for at, text in enumerate(was)}
     return [at if was[at : at + 1] == [text] else places.get(text) for at, text in enumerate(now)]
