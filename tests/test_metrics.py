@@ -89,7 +89,7 @@ def test_event_results_exist_from_the_start() -> None:
 
 
 def test_no_label_can_hold_an_objects_name() -> None:
-    """Cardinality: labels are controllers, kinds, verbs, codes, hosts and steps, never objects."""
+    """Cardinality: labels are controllers, kinds, verbs, codes, hosts, steps and webhook paths, never objects."""
     allowed = {
         "controller",
         "name",
@@ -100,6 +100,7 @@ def test_no_label_can_hold_an_objects_name() -> None:
         "host",
         "verb",
         "step",
+        "webhook",
     }
     for thing in vars(metrics).values():
         names = getattr(thing, "_labelnames", None)
