@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
-from rws_operator.resources.policy_rule import PolicyRule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -100,15 +99,6 @@ class BundleEntry:
             return authorities(text) if text.strip() else ()
         except (binascii.Error, UnicodeDecodeError, ConfigurationError):
             return ()
-
-
-def ca_bundle_rules(targets: BundleTargets) -> list[PolicyRule]:
-    """The rules that a Keeper needs in a ClusterRole."""
-    verbs = ("get", "list", "patch", "watch")
-    return [
-        PolicyRule(each.kind.group, (each.kind.plural,), verbs, resource_names=(each.name,))
-        for each in targets.objects()
-    ]
 
 
 def all_entries(of: BundleObject, wire: Mapping[str, Any]) -> list[BundleEntry]:

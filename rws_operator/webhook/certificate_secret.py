@@ -11,7 +11,6 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import ConfigurationError
-from rws_operator.resources.policy_rule import PolicyRule
 from rws_operator.webhook.certificate import (
     SECRET_TYPE,
     STAGE_ANNOTATION,
@@ -25,19 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _CERT_MANAGER = "cert-manager.io/"
-
-
-def certificate_rules(secret: str) -> list[PolicyRule]:
-    """The rules that a Keeper needs in a Role of the Secret's namespace.
-
-    Args:
-        secret: The Secret's name. Only a creation can't be limited to it.
-    """
-    verbs = ("get", "list", "patch", "watch")
-    return [
-        PolicyRule("", ("secrets",), ("create",)),
-        PolicyRule("", ("secrets",), verbs, resource_names=(secret,)),
-    ]
 
 
 def read_secret(secret: Mapping[str, Any] | None, dialled: Iterable[str]) -> SecretSeen:

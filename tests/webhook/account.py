@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rws_operator.client import Client, client
 from rws_operator.errors import NotFound
+from rws_operator.manifests import bundle_rules, certificate_rules
 from rws_operator.resources import kinds
-from rws_operator.webhook.ca_bundle import BundleTargets, ca_bundle_rules
-from rws_operator.webhook.certificate_secret import certificate_rules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rws_operator.resources.policy_rule import PolicyRule
     from rws_operator.testing.control_plane import ControlPlane
+    from tests.webhook.keeper_kit import Site
 
 _NAME = "keeper"
 _RBAC = "rbac.authorization.k8s.io"
@@ -55,11 +55,10 @@ class Account:
         """Grant what a Keeper needs of its Secret, as the generated rules say."""
         await self._grant("Role", _NAME, certificate_rules(secret))
 
-    async def grant_bundles(
-        self, targets: BundleTargets, verbs: Sequence[str] | None = None
-    ) -> None:
-        """Grant what a Keeper needs of its targets, or only some verbs of it."""
-        await self._grant("ClusterRole", self.namespace, ca_bundle_rules(targets), verbs)
+    async def grant_bundles(self, site: Site, verbs: Sequence[str] | None = None) -> None:
+        """Grant what a Keeper needs of a site's caBundles, or only some verbs of it."""
+        rules = bundle_rules([site.validating(), site.mutating()], [site.crd()])
+        await self._grant("ClusterRole", self.namespace, rules, verbs)
 
     async def _grant(
         self, kind: str, name: str, rules: list[PolicyRule], verbs: Sequence[str] | None = None

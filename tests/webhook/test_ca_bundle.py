@@ -10,18 +10,14 @@ import jsonpatch
 import pytest
 
 from rws_operator.errors import Invalid
-from rws_operator.resources import PolicyRule
 from rws_operator.webhook.ca_bundle import (
     BundleObject,
-    BundleTargets,
     all_entries,
-    ca_bundle_rules,
     our_entries,
     patch_of,
 )
 from rws_operator.webhook.certificate import WebhookCertificate
-from rws_operator.webhook.certificate_secret import certificate_rules
-from tests.webhook.keeper_kit import CRD, SERVICE, VALIDATING, Site, encode, held_by
+from tests.webhook.keeper_kit import CRD, VALIDATING, Site, encode, held_by
 
 if TYPE_CHECKING:
     from rws_operator.client import Client
@@ -135,24 +131,3 @@ class TestPatch:
             assert (await site.bundles())["validate.things.example.com"] == (ONE,)
         finally:
             await site.remove()
-
-
-def test_rules_name_each_object():
-    """Nothing but a creation is granted on more than the named objects."""
-    targets = BundleTargets(
-        (SERVICE, "ns"), {"v": frozenset({"x"})}, {"m": frozenset({"y"})}, ("things.example.com",)
-    )
-    rules = ca_bundle_rules(targets)
-    verbs = ("get", "list", "patch", "watch")
-    group = "admissionregistration.k8s.io"
-    assert rules == [
-        PolicyRule(group, ("validatingwebhookconfigurations",), verbs, ("v",)),
-        PolicyRule(group, ("mutatingwebhookconfigurations",), verbs, ("m",)),
-        PolicyRule(
-            "apiextensions.k8s.io", ("customresourcedefinitions",), verbs, ("things.example.com",)
-        ),
-    ]
-    assert certificate_rules("tls") == [
-        PolicyRule("", ("secrets",), ("create",)),
-        PolicyRule("", ("secrets",), verbs, ("tls",)),
-    ]

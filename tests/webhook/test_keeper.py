@@ -527,9 +527,9 @@ class TestPermissions:
             await eventually(BUSY, lambda: replica.serving.certificate)
             resource = '"validatingwebhookconfigurations"'
             await eventually(BUSY, lambda: has(keeper.check(), "cannot get", resource))
-            await account.grant_bundles(site.targets, verbs=("get", "list", "watch"))
+            await account.grant_bundles(site, verbs=("get", "list", "watch"))
             await eventually(BUSY, lambda: has(keeper.check(), "cannot patch", resource))
-            await account.grant_bundles(site.targets)
+            await account.grant_bundles(site)
             await wait_trusted(site, replica.ca)
             await eventually(BUSY, lambda: keeper.check() is None)
         finally:
