@@ -89,7 +89,7 @@ def test_event_results_exist_from_the_start() -> None:
 
 
 def test_no_label_can_hold_an_objects_name() -> None:
-    """Cardinality: labels are controllers, kinds, verbs, codes, hosts, steps, paths, never objects."""
+    """Cardinality: labels are controllers, kinds, verbs, codes, hosts, steps, paths; no objects."""
     allowed = {
         "controller",
         "name",
