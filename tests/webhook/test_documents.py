@@ -191,11 +191,13 @@ async def test_an_operator_can_start_while_its_webhooks_fail_closed(
             for kind, content in needs:
 
                 async def is_refused(kind: Kind = kind, content: Any = content) -> bool:
-                    with pytest.raises(ServerError, match="failed calling webhook"):
+                    try:
                         await cluster.client.create(
                             needed(kind, content), namespace=other.name, dry_run=True
                         )
-                    return True
+                    except ServerError as error:
+                        return "failed calling webhook" in str(error)
+                    return False
 
                 await eventually(10, is_refused)
                 made = await cluster.client.create(needed(kind, content), namespace=namespace.name)
