@@ -21,7 +21,7 @@ import aiohttp
 from rws_operator.testing.kubeconfig import Access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from types import TracebackType
 
@@ -51,8 +51,9 @@ class Attempt:
 class Failure:
     """A call that did not get the answer it was to get."""
 
-    at: float
+    sent: float
     """When it was sent: `time.monotonic`."""
+    answered: float
     text: str
 
 
@@ -74,9 +75,14 @@ class Tally:
         """How many calls were answered, in whatever way."""
         return len(self.latencies)
 
-    def failures_outside(self, start: float, end: float) -> list[Failure]:
-        """The failures of calls that were sent outside a span of `time.monotonic`."""
-        return [failure for failure in self.failures if not start <= failure.at <= end]
+    def failures_outside(self, spans: Iterable[tuple[float, float]]) -> list[Failure]:
+        """The failures of calls that were under way in none of these spans of `time.monotonic`."""
+        spans = list(spans)
+        return [
+            failure
+            for failure in self.failures
+            if not any(failure.sent <= end and failure.answered >= start for start, end in spans)
+        ]
 
     def __str__(self) -> str:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))
@@ -144,11 +150,12 @@ class AdmissionLoad:
     async def _call(self, session: aiohttp.ClientSession, attempt: Attempt) -> None:
         sent = time.monotonic()
         wrong = await self._outcome(session, attempt)
-        self.tally.latencies.append(time.monotonic() - sent)
+        answered = time.monotonic()
+        self.tally.latencies.append(answered - sent)
         if wrong is None:
             self.tally.counts[attempt.kind] += 1
         else:
-            self.tally.failures.append(Failure(sent, wrong))
+            self.tally.failures.append(Failure(sent, answered, wrong))
 
     async def _outcome(self, session: aiohttp.ClientSession, attempt: Attempt) -> str | None:
         """What went wrong, or None."""
