@@ -15,16 +15,19 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from rws_operator import metrics
+from rws_operator.controller.checks import as_tuple
 from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.errors import OperatorError
+from rws_operator.resources import kind_of
 from rws_operator.webhook.conversion_object import by_classes, by_dicts, run, run_async
 from rws_operator.webhook.conversion_review import ConversionReview, RawObject
 from rws_operator.webhook.converters import ConversionFailed
 from rws_operator.webhook.endpoint import ReviewError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from rws_operator.resources import KindLike
     from rws_operator.webhook.conversion_object import Calls, FunctionCall
     from rws_operator.webhook.converters import Converters, Route
     from rws_operator.webhook.endpoint import Call
@@ -78,12 +81,25 @@ class RawConversion:
         path: Where it answers, e.g. ``/convert-backups``.
         function: Called with an object of its own and the apiVersion wanted; returns the object in
             that version. Its apiVersion is set for it. Async or plain.
+        kinds: What it converts, for an Operator's documents: the class of each version, or a
+            Kind whose CRD is somebody else's.
+
+    Raises:
+        ConfigurationError: One of the kinds is none.
     """
 
     timeout_seconds = TIMEOUT_SECONDS
 
-    def __init__(self, path: str, function: Callable[[dict[str, Any], str], Any]) -> None:
+    def __init__(
+        self,
+        path: str,
+        function: Callable[[dict[str, Any], str], Any],
+        kinds: Sequence[KindLike] = (),
+    ) -> None:
         self.path = self.name = path
+        self.kinds = as_tuple(f"convert {path}: kinds", kinds)
+        for each in self.kinds:
+            kind_of(each)
         self._function = function
 
     async def answer(self, body: bytes, call: Call) -> bytes:
