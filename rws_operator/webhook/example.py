@@ -35,8 +35,8 @@ _TEXTS = (
     *(letter * length for length in range(1, 65) for letter in "a1b2AB"),
     *(text for pair in _FORMATS.values() for text in pair),
     "1d", "2h", "2d", "1h", "1m", "2m", "1s", "1w", "2w", "100m", "200m",
-    "1Gi", "2Mi", "2Gi", "1Mi", "10Gi", "20Mi", "10%", "20%", "0.1", "1.2", "1.0.0", "2.1.1",
-    "v1", "v2", "v1.0.0", "v2.1.1", "a1", "b2", "a-1", "b-2", "a_1", "b_2", "A1", "B2",
+    "1Gi", "2Mi", "2Gi", "1Mi", "10Gi", "20Mi", "10%", "20%", "0.1", "1.2", "1.0.0", "2.2.2",
+    "v1", "v2", "v1.0.0", "v2.2.2", "a1", "b2", "a-1", "b-2", "a_1", "b_2", "A1", "B2",
     "1 1 1 1 1", "2 2 2 2 2", "* * * * *", "@daily", "@hourly", "00:00", "11:11", "00:00:00",
     "11:11:11", "a.b", "c.d", "a.b.c", "d.e.f", "a b", "c d", "a/b", "c/d", "/a", "/b", "a:b",
     "c:d", "a:1", "b:2", "a/b:1", "c/d:2", "a=b", "c=d", "a,b", "c,d", "a@b.c", "d@e.f",
@@ -101,13 +101,15 @@ def _text(schema: Mapping[str, Any], variant: int) -> str:
     length: int = schema.get("minLength", 0)
     if "pattern" in schema:
         longest = schema.get("maxLength")
-        return _matching(schema["pattern"], length, longest, schema.get("default"))[variant]
+        hints = (schema.get("example"), schema.get("default"))
+        known = tuple(each for each in hints if isinstance(each, str))
+        return _matching(schema["pattern"], length, longest, known)[variant]
     return "ab"[variant] * max(1, length)
 
 
 @functools.lru_cache(maxsize=256)
 def _matching(
-    pattern: str, shortest: int, longest: int | None, default: str | None
+    pattern: str, shortest: int, longest: int | None, known: tuple[str, ...]
 ) -> tuple[str, str]:
     """Two texts that a pattern matches, with as few characters in common as may be.
 
@@ -118,8 +120,7 @@ def _matching(
     """
     fits = pydantic.StringConstraints(pattern=pattern, min_length=shortest, max_length=longest)
     read = pydantic.TypeAdapter[str](Annotated[str, fits]).validate_python
-    tried = _TEXTS if default is None else (default, *_TEXTS)
-    found = [text for text in tried if _is_read(read, text)]
+    found = [text for text in (*known, *_TEXTS) if _is_read(read, text)]
     if not found:
         raise LookupError(f"no example of the pattern {pattern!r} is known")
     first, *others = found

@@ -134,16 +134,16 @@ def test_part_without_a_field_of_a_pattern_that_no_known_text_matches():
     """The object is refused for the field that it lacks, as its model does."""
 
     class Odd(CustomResource, group=GROUP, version="v1", kind="Odd"):
-        name: str = Field(pattern="^odd-[0-9]+-even$")
+        label: str = Field(pattern="^odd-[0-9]+-even$")
         word: str
 
     class Even(CustomResource, group=GROUP, version="v2", kind="Odd", storage=False):
-        name: str
+        label: str
 
     converters = Converters()
-    converters.add(Odd, Even, lambda old: Even(metadata=old.metadata, name=old.name))
+    converters.add(Odd, Even, lambda old: Even(metadata=old.metadata, label=old.label))
     route = converters.route(f"{GROUP}/v1", "Odd", f"{GROUP}/v2")
-    with pytest.raises(DecodeError, match=r"\.name: Field required"):
+    with pytest.raises(DecodeError, match=r"\.label: Field required"):
         run(by_classes(route, msgspec.json.encode({**part(word="a"), "kind": "Odd"})))
 
 
