@@ -11,6 +11,7 @@ import pytest
 
 from rws_operator import CustomResource, Model, metrics
 from rws_operator.errors import Denied, PermanentError
+from rws_operator.testing.eventually import eventually
 from rws_operator.webhook.conversion import RawConversion, TypedConversion
 from rws_operator.webhook.converters import Converters
 from rws_operator.webhook.endpoint import Call, ReviewError
@@ -438,6 +439,25 @@ async def test_function_that_hangs(is_async):
     message = response["result"]["message"]
     assert message.startswith("Box default/stuck can't be converted from ")
     assert re.search(r": the handler .*hang(_async)? was not done in time", message)
+
+
+async def test_thread_left_behind_begins_no_further_object():
+    """Nobody waits for the rest of its batch, and threads are few."""
+    release = threading.Event()
+    seen = []
+
+    def hang(first: First) -> Second:
+        seen.append(first.name)
+        release.wait(10)
+        return whole(first)
+
+    objects = [box(name=name) for name in ("one", "two", "three")]
+    response = await convert(hang, *objects, seconds=0.2)
+    assert "Box default/one can't be converted" in response["result"]["message"]
+    assert metrics.webhook_threads_stuck._value.get() == 1
+    release.set()
+    await eventually(5, lambda: metrics.webhook_threads_stuck._value.get() == 0)
+    assert seen == ["one"]
 
 
 async def test_function_that_would_end_the_process():
