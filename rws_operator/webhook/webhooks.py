@@ -146,7 +146,8 @@ class Webhooks:
             path: Where it answers, e.g. ``/convert-backups``.
             function: Returns the object in that version; its apiVersion is set for it.
             kinds: What it converts, which an Operator must know: the class of each version, for
-                the CRD, or a Kind whose CRD is somebody else's.
+                the CRD, or a Kind whose CRD is somebody else's, and not printed; there its author
+                names this webhook, and takes it out before the operator goes.
 
         Raises:
             ConfigurationError: The path is taken, or can't be one, or a kind is none.
