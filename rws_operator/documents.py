@@ -2,7 +2,8 @@
 
 Each kind that is given as a class, by a controller, a typed webhook or a converter, gets one CRD
 with all its versions; a kind given as a value is somebody else's. Where the operator converts a
-kind, its CRD calls the operator, as its webhook configurations do: by Service, or by URL.
+kind, its CRD calls the operator, as its webhook configurations do: by Service, or by URL. In a CRD
+of somebody else's its author says so; the operator keeps the caBundle there, too.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from rws_operator.controller.controller import Controller
 from rws_operator.manifests import WebhookTarget, crd, installation
+from rws_operator.manifests.rbac import conversion_rules
 from rws_operator.manifests.webhook import with_conversion_webhook
 from rws_operator.manifests.workload import WEBHOOK_PORT
 from rws_operator.resources import CustomResource, kind_of
 from rws_operator.webhook.documents import configurations
-from rws_operator.webhook.registration import CONVERSION_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rws_operator.lifecycle import Election
+    from rws_operator.resources import PolicyRule
     from rws_operator.runnable import Runnable
     from rws_operator.webhook.declaration import Declaration
 
@@ -59,11 +61,11 @@ def crds(
     Raises:
         ResourceDefinitionError: A class says something that a CRD can't hold.
     """
-    converted = webhooks.converted()
+    paths = webhooks.conversions()
     documents = [_crd(classes) for classes in kinds]
     return [
-        with_conversion_webhook(each, target.at(CONVERSION_PATH))
-        if each["metadata"]["name"] in converted
+        with_conversion_webhook(each, target.at(paths[name]))
+        if (name := each["metadata"]["name"]) in paths
         else each
         for each in documents
     ]
@@ -76,12 +78,18 @@ def manifests(
     namespace: str,
     target: WebhookTarget,
     election: Election | None,
+    crds: list[dict[str, Any]],
+    rules: Iterable[PolicyRule],
     **arguments: Any,
 ) -> list[dict[str, Any]]:
     """All that installs an operator; further arguments are those of `installation`."""
+    # A converted kind given as a value: its CRD is not printed, but its caBundle is ours to keep.
+    foreign = webhooks.conversions().keys() - {each["metadata"]["name"] for each in crds}
     return installation(
         name,
         namespace,
+        crds=crds,
+        rules=[*rules, *conversion_rules(sorted(foreign))],
         lease=election.lease if election else None,
         lease_namespace=election.namespace if election else None,
         webhooks=configurations(webhooks.webhooks.registrations, name, target, namespace),

@@ -203,6 +203,10 @@ class Operator:
 
         One of the two is the storage version, so a kind of n versions needs 2 (n - 1) functions.
 
+        Never tighten the constraint of a stored field in a class that converts: one object stored
+        before then fails every list in another version, and with it informers, garbage collection
+        and the end of its namespace. Refuse new values in a validating webhook instead.
+
         Args:
             source: The class of the version it gets.
             target: The class of the version it returns.

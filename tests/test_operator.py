@@ -21,6 +21,7 @@ from rws_operator import (
     kinds,
 )
 from rws_operator.errors import ConfigurationError, ResourceDefinitionError
+from rws_operator.resources import kind_of
 
 if TYPE_CHECKING:
     from rws_operator import Environment
@@ -324,6 +325,73 @@ def test_a_version_without_converter_is_refused_before_the_run() -> None:
     operator.check_complete()
     operator.controller(Thing, versions=[ThingV1Beta1]).reconcile(reconcile)
     with pytest.raises(ConfigurationError, match=r"no converter for .*v1beta1 to v1"):
+        operator.check_complete()
+
+
+def raw(obj: dict[str, Any], desired_version: str) -> dict[str, Any]:
+    """Convert nothing."""
+    return obj
+
+
+def test_a_raw_conversion_calls_from_the_crds_of_its_kinds() -> None:
+    """Its own path stands in a CRD that a class makes; what that may need is known exactly."""
+    operator = Operator("app")
+    operator.controller(Thing).reconcile(reconcile)
+    operator.webhooks.convert("/raw", raw, kinds=[Thing, ThingV1Alpha1])
+    operator.check_complete()
+    documents = operator.manifests(namespace="n")
+    (crd,) = of_kind(documents, "CustomResourceDefinition")
+    assert [each["name"] for each in crd["spec"]["versions"]] == ["v1", "v1alpha1"]
+    assert crd["spec"]["conversion"]["webhook"]["clientConfig"]["service"]["path"] == "/raw"
+    (role,) = of_kind(documents, "ClusterRole")
+    (rule,) = (each for each in role["rules"] if "customresourcedefinitions" in each["resources"])
+    assert rule["resourceNames"] == [f"things.{GROUP}"]
+    declared = operator._declaration
+    assert declared.needs_conversion(kind_of(ThingV1Alpha1))
+    assert not declared.needs_conversion(Kind(f"{GROUP}/v1", "Other", "others"))
+    assert service_targets(operator) == (f"things.{GROUP}",)
+
+
+def test_a_raw_conversion_of_a_kind_given_as_a_value() -> None:
+    """The CRD is somebody else's, its caBundle is kept all the same."""
+    operator = Operator("app")
+    operator.controller(Thing).reconcile(reconcile)
+    other = Kind(f"{GROUP}/v1", "Other", "others")
+    operator.webhooks.convert("/raw", raw, kinds=[other])
+    documents = operator.manifests()
+    (crd,) = of_kind(documents, "CustomResourceDefinition")
+    assert crd["metadata"]["name"] == f"things.{GROUP}"
+    assert "conversion" not in crd["spec"]
+    (role,) = of_kind(documents, "ClusterRole")
+    (rule,) = (each for each in role["rules"] if "customresourcedefinitions" in each["resources"])
+    assert rule["resourceNames"] == [f"others.{GROUP}"]
+    assert {"get", "watch", "patch"} <= set(rule["verbs"])
+    assert service_targets(operator) == (f"others.{GROUP}",)
+    assert operator._declaration.needs_conversion(other)
+    assert not operator._declaration.needs_conversion(kind_of(Thing))
+
+
+def service_targets(operator: Operator) -> tuple[str, ...]:
+    """The CRDs whose caBundle a running operator keeps."""
+    service = operator._service(0, None)
+    assert service is not None
+    return service._targets("app", "app").crds
+
+
+def test_a_raw_conversion_of_unknown_kinds_is_refused_before_the_run() -> None:
+    """Else no CRD would call it, and no caBundle be written."""
+    operator = Operator("app")
+    operator.webhooks.convert("/raw", raw)
+    with pytest.raises(ConfigurationError, match=r"at /raw: write .*convert\('/raw', .*kinds=\["):
+        operator.check_complete()
+
+
+def test_a_kind_is_converted_at_one_path() -> None:
+    """A CRD has room for one; by classes and raw, or raw twice."""
+    operator = Operator("app")
+    converting(operator)
+    operator.webhooks.convert("/raw", raw, kinds=[Kind(f"{GROUP}/v2", "Thing", "things")])
+    with pytest.raises(ConfigurationError, match=rf"things\.{GROUP} is .* /convert and at /raw"):
         operator.check_complete()
 
 

@@ -288,6 +288,25 @@ async def test_one_operator_validates_mutates_converts_and_controls(boxes: Boxes
         await eventually(15, is_reported)
 
 
+async def test_a_raw_conversion_is_called(boxes: Boxes) -> None:
+    """The CRD calls its path, and the caBundle is written there as for any other webhook."""
+    boxes.validate()
+
+    def convert(obj: dict[str, Any], desired_version: str) -> dict[str, Any]:
+        spec = obj.pop("spec")
+        if desired_version.endswith("/v1"):
+            return obj | {"spec": {"size": int(spec["extent"])}}
+        return obj | {"spec": {"extent": str(spec["size"])}}
+
+    boxes.operator.webhooks.convert("/raw", convert, kinds=[boxes.now, boxes.old])
+    async with boxes.installed(), boxes.served():
+        await eventually(20, boxes.answers)
+        await boxes.create("one", size=3)
+        await eventually(10, lambda: _are_written(boxes))
+        old = await boxes.client.get(boxes.old, "one", boxes.namespace)
+        assert old.spec.extent == "3"
+
+
 async def test_a_follower_serves(boxes: Boxes) -> None:
     """Another replica leads; calls are answered here all the same, and nothing is reconciled."""
     boxes.validate()

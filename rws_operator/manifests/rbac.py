@@ -96,12 +96,14 @@ def bundle_rules(
         )
         for each in configurations
     ]
-    named = tuple(each["metadata"]["name"] for each in crds if is_converted(each))
-    if named:
-        rules.append(
-            PolicyRule("apiextensions.k8s.io", ("customresourcedefinitions",), _BY_NAME, named)
-        )
-    return _joined_names(rules)
+    named = [each["metadata"]["name"] for each in crds if is_converted(each)]
+    return _joined_names([*rules, *conversion_rules(named)])
+
+
+def conversion_rules(crds: Iterable[str]) -> list[PolicyRule]:
+    """The rules to keep the caBundles of converted CRDs, given by name; none for none."""
+    group, resources = "apiextensions.k8s.io", ("customresourcedefinitions",)
+    return [PolicyRule(group, resources, _BY_NAME, names)] if (names := tuple(crds)) else []
 
 
 def is_converted(crd: Mapping[str, Any]) -> bool:

@@ -98,6 +98,7 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
     schema_preserves_unknown: ClassVar[bool] = False
     schema_fields: ClassVar[tuple[WireField, ...]] = ()
     schema_fields_by_name: ClassVar[Mapping[str, WireField]] = {}
+    schema_fields_by_alias: ClassVar[Mapping[str, WireField]] = {}
     schema_inner_fields: ClassVar[tuple[WireField, ...]] = ()
 
     if TYPE_CHECKING:
@@ -122,6 +123,7 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
         super().__pydantic_init_subclass__()
         cls.schema_fields = _wire_fields(cls)
         cls.schema_fields_by_name = {field.name: field for field in cls.schema_fields}
+        cls.schema_fields_by_alias = {field.alias: field for field in cls.schema_fields}
         cls.schema_inner_fields = tuple(each for each in cls.schema_fields if not each.is_plain)
         refuse_shared_wire_names(cls)
         resolve(cls, wait=True)

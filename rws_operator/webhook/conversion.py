@@ -2,29 +2,32 @@
 
 `TypedConversion` runs the author's functions between classes, `RawConversion` one function on
 dicts. A review holds one object, or all of a list. Plain functions run for all of its objects in
-one thread; async ones run on the loop, object by object.
+one thread, reading and writing of models included. Async ones run on the loop, object by object,
+and so do, where one is on the way, the models and their validators; plain ones beside them don't.
 
 Invariants: an answer holds every object, in order, or is a Failed result that names the first one
-that could not be converted. The author's code never stops the loop.
+that could not be converted. After the deadline no further object is begun.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 from typing import TYPE_CHECKING, Any
 
 from rws_operator import metrics
+from rws_operator.controller.checks import as_tuple
 from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.errors import OperatorError
+from rws_operator.resources import kind_of
 from rws_operator.webhook.conversion_object import by_classes, by_dicts, run, run_async
 from rws_operator.webhook.conversion_review import ConversionReview, RawObject
 from rws_operator.webhook.converters import ConversionFailed
 from rws_operator.webhook.endpoint import ReviewError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from rws_operator.resources import KindLike
     from rws_operator.webhook.conversion_object import Calls, FunctionCall
     from rws_operator.webhook.converters import Converters, Route
     from rws_operator.webhook.endpoint import Call
@@ -78,12 +81,25 @@ class RawConversion:
         path: Where it answers, e.g. ``/convert-backups``.
         function: Called with an object of its own and the apiVersion wanted; returns the object in
             that version. Its apiVersion is set for it. Async or plain.
+        kinds: What it converts, for an Operator's documents: the class of each version, or a
+            Kind whose CRD is somebody else's.
+
+    Raises:
+        ConfigurationError: One of the kinds is none.
     """
 
     timeout_seconds = TIMEOUT_SECONDS
 
-    def __init__(self, path: str, function: Callable[[dict[str, Any], str], Any]) -> None:
+    def __init__(
+        self,
+        path: str,
+        function: Callable[[dict[str, Any], str], Any],
+        kinds: Sequence[KindLike] = (),
+    ) -> None:
         self.path = self.name = path
+        self.kinds = as_tuple(f"convert {path}: kinds", kinds)
+        for each in self.kinds:
+            kind_of(each)
         self._function = function
 
     async def answer(self, body: bytes, call: Call) -> bytes:
@@ -123,6 +139,7 @@ class _Batch:
         self._call = call
         self._conversion = conversion
         self._names = names
+        self._clock = asyncio.get_running_loop().time
         self._at: RawObject | None = None
 
     async def run(self, *, is_async: bool) -> bytes:
@@ -148,6 +165,8 @@ class _Batch:
         """Convert all, where no function is async."""
         converted: list[Any] = []
         for each in self._review.objects:
+            if self._clock() >= self._call.deadline:  # nobody waits for this thread any more
+                return ReviewError(504, f"the handler {self._names} was not done in time")
             self._at = each
             try:
                 converted.append(each.raw if self._is_done(each) else run(self._conversion(each)))
@@ -184,8 +203,9 @@ class _Batch:
         return made
 
     async def _handle(self, function: Callable[[], Any]) -> Any:
-        named = functools.partial(function)
-        named.__dict__["__qualname__"] = self._names  # for messages
         return await self._call.handlers.run(
-            named, deadline=self._call.deadline, panics=metrics.conversion_panics
+            function,
+            deadline=self._call.deadline,
+            panics=metrics.conversion_panics,
+            name=self._names,
         )

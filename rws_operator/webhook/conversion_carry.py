@@ -15,7 +15,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -75,7 +75,7 @@ class Carrier:
             after.pop("status", None)
         for key in _TYPE:
             after.pop(key, None)
-        content = _merged_object(self._raw, self._before, after, self._source, made)
+        content = _merged_object(_Value(self._raw, self._before, after, self._source, made))
         _carry(self._unknown, content, schema_of(type(made)))
         return {
             "apiVersion": kind.api_version,
@@ -154,48 +154,55 @@ def _is_known(item: Any) -> bool:
     return isinstance(item, Model) and not (item.schema_inner_fields or item.__pydantic_extra__)
 
 
-def _merged_object(
-    raw: Mapping[str, Any],
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-    source: Any,
-    made: Any,
-) -> dict[str, Any]:
-    """`after`, with the raw values where nothing changed.
+class _Value(NamedTuple):
+    """A value on its way: as it came, and typed, before the functions and after them."""
 
-    `source` and `made` are the typed forms: the first of `before`, the second of `after`.
-    """
+    raw: Any
+    before: Any
+    after: Any
+    source: Any
+    """The typed form of `before`."""
+    made: Any
+    """The typed form of `after`."""
+
+
+def _merged_object(value: _Value) -> dict[str, Any]:
+    """`after`, a group, with the raw values where nothing changed."""
+    raw, before = _object(value.raw), _object(value.before)
     merged = {}
-    for key, value in after.items():
-        field, typed = _member(made, key)
-        old_field, old_typed = _member(source, key)
-        if key in raw or not _is_invented(value, typed, field, old_field):
-            row = (raw.get(key, _MISSING), before.get(key, _MISSING), value, old_typed, typed)
-            merged[key] = _merged(*row)
+    for key, after in value.after.items():
+        field, made = _member(value.made, key)
+        old_field, source = _member(value.source, key)
+        if key in raw or not _is_invented(after, made, field, old_field):
+            inner = (raw.get(key, _MISSING), before.get(key, _MISSING), after, source, made)
+            merged[key] = _merged(_Value(*inner))
     return merged
 
 
-def _merged(raw: Any, before: Any, after: Any, source: Any, made: Any) -> Any:
+def _merged(value: _Value) -> Any:
+    raw, before, after, _, made = value
     if isinstance(made, set | frozenset) and isinstance(before, list):
         before = sorted(before, key=repr)  # as `after` is
     if raw is not _MISSING and _is_same(before, after):
         return raw
     if isinstance(after, dict):
-        return _merged_object(_object(raw), _object(before), after, source, made)
+        return _merged_object(value)
     if isinstance(after, list):
-        return _merged_list(raw, before, after, source, made)
+        return _merged_list(value._replace(before=before))
     return after
 
 
-def _merged_list(raw: Any, before: Any, after: list[Any], source: Any, made: Any) -> list[Any]:
+def _merged_list(value: _Value) -> list[Any]:
+    raw, before, after, source, made = value
     length = len(after)
     if not all(isinstance(each, list) and len(each) == length for each in (raw, before)):
         raw = before = [_MISSING] * length
-    items = (
+    source, made = (
         each if isinstance(each, list | tuple) and len(each) == length else [None] * length
         for each in (source, made)
     )
-    return [_merged(*row) for row in zip(raw, before, after, *items, strict=True)]
+    items = zip(raw, before, after, source, made, strict=True)
+    return [_merged(_Value(*item)) for item in items]
 
 
 def _object(value: Any) -> Mapping[str, Any]:
@@ -211,20 +218,10 @@ def _is_same(before: Any, after: Any) -> bool:
     return msgspec.json.encode(before) == msgspec.json.encode(after)
 
 
-_fields_of: dict[type[Model], dict[str, WireField]] = {}
-
-
-def _fields(cls: type[Model]) -> dict[str, WireField]:
-    """The fields of a class by their names on the wire, remembered."""
-    if (found := _fields_of.get(cls)) is None:
-        found = _fields_of[cls] = {field.alias: field for field in cls.schema_fields}
-    return found
-
-
 def _member(typed: Any, key: str) -> tuple[WireField | None, Any]:
     """A member of a typed object by its name on the wire, with its field if it has one."""
     if isinstance(typed, Model):
-        field = _fields(type(typed)).get(key)
+        field = typed.schema_fields_by_alias.get(key)
         return (None, None) if field is None else (field, vars(typed)[field.name])
     return None, typed.get(key) if isinstance(typed, Mapping) else None
 

@@ -20,8 +20,6 @@ from rws_operator.resources.custom_resource import definition_of
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from rws_operator.resources.kind import Kind
-
 Source = TypeVar("Source", bound=CustomResource)
 Target = TypeVar("Target", bound=CustomResource)
 
@@ -189,10 +187,6 @@ class Converters:
             [each.hub, *(cls for cls in each.classes.values() if cls is not each.hub)]
             for each in self._kinds.values()
         ]
-
-    def needs_conversion(self, kind: Kind) -> bool:
-        """Whether lists of a kind, in whichever version, may need one of these converters."""
-        return (kind.group, kind.kind) in self._kinds
 
     def check_complete(self, served: Iterable[AnyResource]) -> None:
         """Check that every served version of a kind with converters reaches the hub and back.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rws_operator.controller.checks import as_tuple, check_type
 from rws_operator.errors import ConfigurationError, check_seconds
 from rws_operator.manifests.names import check_label, check_subdomain
-from rws_operator.resources import CustomResource, Kind, kind_of, kinds
+from rws_operator.resources import CustomResource, Kind, kind_of
 from rws_operator.webhook.certificate import YEAR_SECONDS
 from rws_operator.webhook.conversion import RawConversion, TypedConversion
 from rws_operator.webhook.converters import Converters
@@ -30,8 +30,6 @@ S = TypeVar("S", bound=CustomResource)
 G = TypeVar("G", bound=CustomResource)
 
 STAGE_SECONDS = 60.0
-
-_BUILT_IN = frozenset(each for each in vars(kinds).values() if isinstance(each, Kind))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,35 +140,54 @@ class Declaration:
             )
 
     def classes(self) -> list[type[CustomResource]]:
-        """The classes whose CRDs are this operator's: those of converters and typed webhooks."""
+        """The classes whose CRDs are this operator's: those of conversions and typed webhooks."""
         found = [each for versions in self.converters.kinds for each in versions]
+        found += [kind for each in self._raw() for kind in each.kinds if isinstance(kind, type)]
         found += [
             each.resource for each in self.webhooks.registrations if isinstance(each.resource, type)
         ]
         return list(dict.fromkeys(found))
 
-    def converted(self) -> tuple[str, ...]:
-        """The names of the CRDs that the converters serve."""
-        return tuple(kind_of(versions[0]).resource for versions in self.converters.kinds)
-
-    def check_complete(self, served: Sequence[type[CustomResource]]) -> None:
-        """Refuse converters that could not convert every served version.
+    def conversions(self) -> dict[str, str]:
+        """The path where each kind is converted, by the name of its CRD.
 
         Raises:
-            ConfigurationError: A function is missing; says which and how to write it.
+            ConfigurationError: A kind is converted at two paths.
         """
-        if self._converts:
-            self.converters.check_complete(served)
+        pairs = [(kind_of(versions[0]), CONVERSION_PATH) for versions in self.converters.kinds]
+        pairs += [(kind_of(kind), each.path) for each in self._raw() for kind in each.kinds]
+        found: dict[str, str] = {}
+        for kind, path in pairs:
+            if found.setdefault(kind.resource, path) != path:
+                raise ConfigurationError(
+                    f"operator {self._name}: {kind.resource} is converted at "
+                    f"{found[kind.resource]} and at {path}",
+                    remedy="its CRD can call only one of them; remove the other",
+                )
+        return found
+
+    def check_complete(self, served: Sequence[type[CustomResource]]) -> None:
+        """Refuse a conversion of unknown kinds, or one that leaves a served version out.
+
+        Raises:
+            ConfigurationError: Says what is missing and how to write it.
+        """
+        for each in self._raw():
+            if not each.kinds:
+                raise ConfigurationError(
+                    f"operator {self._name}: nothing says what is converted at {each.path}",
+                    remedy=f"write webhooks.convert({each.path!r}, function, kinds=[Backup, "
+                    "BackupV1]), with the class of each version, or a Kind",
+                )
+        self.conversions()
+        self.converters.check_complete(served)
 
     def needs_conversion(self, kind: Kind) -> bool:
-        """Whether a list of the kind may need this operator's own conversion webhook.
+        """Whether a list of the kind may need this operator's own conversion webhook."""
+        return kind.resource in self.conversions()
 
-        What a raw conversion converts is not known: any kind that has a CRD.
-        """
-        if self._converts and self.converters.needs_conversion(kind):
-            return True
-        is_raw = any(isinstance(each, RawConversion) for each in self.webhooks.endpoints)
-        return is_raw and kind not in _BUILT_IN
+    def _raw(self) -> list[RawConversion]:
+        return [each for each in self.webhooks.endpoints if isinstance(each, RawConversion)]
 
 
 def _is_class(value: Any) -> bool:

@@ -1,20 +1,21 @@
 """Values that fit a structural schema, small ones.
 
-Two variants: values of the first and the second differ wherever the schema has room for two.
+Two variants: values of the first and the second differ wherever the schema has room for two. For a
+pattern a text is looked for among some that patterns often ask for; there may be none.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from typing import TYPE_CHECKING, Annotated, Any
 
-# What a regular expression is made of: the standard library's own, which has no public name.
-from re import _constants, _parser  # type: ignore[attr-defined]
-from typing import TYPE_CHECKING, Any
+import pydantic
 
 from rws_operator.resources.field import INT_OR_STRING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
 _FORMATS = {
     "date-time": ("2000-01-01T00:00:00Z", "2001-01-01T00:00:00Z"),
@@ -30,14 +31,18 @@ _FORMATS = {
     "email": ("a@example.com", "b@example.com"),
     "mac": ("00:00:5e:00:53:01", "00:00:5e:00:53:02"),
 }
-_CATEGORIES = {
-    _constants.CATEGORY_DIGIT: "01",
-    _constants.CATEGORY_SPACE: " \t",
-    _constants.CATEGORY_WORD: "ab",
-    _constants.CATEGORY_NOT_DIGIT: "ab",
-    _constants.CATEGORY_NOT_SPACE: "ab",
-    _constants.CATEGORY_NOT_WORD: "-/",
-}
+_TEXTS = (
+    *(letter * length for length in range(1, 65) for letter in "a1b2AB"),
+    *(text for pair in _FORMATS.values() for text in pair),
+    "1d", "2h", "2d", "1h", "1m", "2m", "1s", "1w", "2w", "100m", "200m",
+    "1Gi", "2Mi", "2Gi", "1Mi", "10Gi", "20Mi", "10%", "20%", "0.1", "1.2", "1.0.0", "2.2.2",
+    "v1", "v2", "v1.0.0", "v2.2.2", "a1", "b2", "a-1", "b-2", "a_1", "b_2", "A1", "B2",
+    "1 1 1 1 1", "2 2 2 2 2", "* * * * *", "@daily", "@hourly", "00:00", "11:11", "00:00:00",
+    "11:11:11", "a.b", "c.d", "a.b.c", "d.e.f", "a b", "c d", "a/b", "c/d", "/a", "/b", "a:b",
+    "c:d", "a:1", "b:2", "a/b:1", "c/d:2", "a=b", "c=d", "a,b", "c,d", "a@b.c", "d@e.f",
+    "s3://a", "gs://b", "s3://b", "gs://a", "#aaaaaa", "#bbbbbb", "+1", "-1", "-2", ".", "-", "/",
+    f"sha256:{'a' * 64}", f"sha256:{'b' * 64}",
+)  # fmt: skip
 
 
 def example(schema: Mapping[str, Any], variant: int) -> Any:
@@ -46,6 +51,9 @@ def example(schema: Mapping[str, Any], variant: int) -> Any:
     Args:
         schema: A structural schema. CEL rules are not looked at.
         variant: 0 or 1.
+
+    Raises:
+        LookupError: No value is known that fits a pattern.
     """
     if "enum" in schema:
         return schema["enum"][-variant]
@@ -90,41 +98,38 @@ def _number(schema: Mapping[str, Any], variant: int) -> float:
 def _text(schema: Mapping[str, Any], variant: int) -> str:
     if (found := _FORMATS.get(schema.get("format", ""))) is not None:
         return found[variant]
-    if "pattern" in schema:
-        return _matching(_parser.parse(schema["pattern"]), variant)
     length: int = schema.get("minLength", 0)
+    if "pattern" in schema:
+        longest = schema.get("maxLength")
+        hints = (schema.get("example"), schema.get("default"))
+        known = tuple(each for each in hints if isinstance(each, str))
+        return _matching(schema["pattern"], length, longest, known)[variant]
     return "ab"[variant] * max(1, length)
 
 
-def _matching(pattern: Iterable[tuple[Any, Any]], variant: int) -> str:
-    """A text that a parsed regular expression matches."""
-    return "".join(_part(*each, variant) for each in pattern)
+@functools.lru_cache(maxsize=256)
+def _matching(
+    pattern: str, shortest: int, longest: int | None, known: tuple[str, ...]
+) -> tuple[str, str]:
+    """Two texts that a pattern matches, with as few characters in common as may be.
+
+    They are tried by the engine that models have, whose time no pattern makes run away.
+
+    Raises:
+        LookupError: No text that is known here does.
+    """
+    fits = pydantic.StringConstraints(pattern=pattern, min_length=shortest, max_length=longest)
+    read = pydantic.TypeAdapter[str](Annotated[str, fits]).validate_python
+    found = [text for text in (*known, *_TEXTS) if _is_read(read, text)]
+    if not found:
+        raise LookupError(f"no example of the pattern {pattern!r} is known")
+    first, *others = found
+    return first, min(others or found, key=lambda text: len(set(first) & set(text)))
 
 
-def _part(kind: Any, value: Any, variant: int) -> str:
-    if kind is _constants.LITERAL:
-        return chr(value)
-    if kind is _constants.IN:
-        return _one_of(value, variant)
-    if kind in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
-        least, most, inner = value
-        # As short as may be, but not empty: variants have to differ.
-        return _matching(inner, variant) * int(max(least, min(1, most)))
-    if kind is _constants.SUBPATTERN:
-        return _matching(value[-1], variant)
-    if kind is _constants.BRANCH:
-        return _matching(value[1][-variant], variant)
-    if kind is _constants.AT:
-        return ""
-    return "ab"[variant] if (kind, value) != (_constants.NOT_LITERAL, ord("ab"[variant])) else "c"
-
-
-def _one_of(choices: list[tuple[Any, Any]], variant: int) -> str:
-    if choices[0][0] is _constants.NEGATE:
-        # Whether it fits is for whoever asked to see; a class of this form leaves most letters.
-        refused = {chr(value) for kind, value in choices if kind is _constants.LITERAL}
-        return [letter for letter in "abcd01-" if letter not in refused][variant]
-    kind, value = choices[-variant]
-    if kind is _constants.RANGE:
-        return chr(value[-variant])
-    return _CATEGORIES[value][variant] if kind is _constants.CATEGORY else chr(value)
+def _is_read(read: Callable[[str], str], text: str) -> bool:
+    try:
+        read(text)
+    except pydantic.ValidationError:
+        return False
+    return True

@@ -46,6 +46,7 @@ class Handlers:
         *args: Any,
         deadline: float,
         panics: Counter = metrics.webhook_panics,
+        name: str | None = None,
     ) -> Any:
         """Call a function and return what it returns.
 
@@ -54,6 +55,7 @@ class Handlers:
             *args: What it gets.
             deadline: When it has to be done, on the event loop's clock.
             panics: Counts what it raises, but for `Denied`.
+            name: For messages, by default the function's.
 
         Raises:
             Denied: It did.
@@ -64,19 +66,21 @@ class Handlers:
             async with limit:
                 if is_async(function):
                     return await function(*args)
-                return await self._run_plain(function, args)
+                return await self._run_plain(function, args, name)
         except (GeneratorExit, Denied):
             raise
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise  # else it is the handler's own, of something that it waited for
             if isinstance(error, TimeoutError) and limit.expired():
-                raise _late(function) from error
+                raise _late(name or name_of(function)) from error
             panics.inc()
-            raise _failed(function, error) from error
+            raise _failed(name or name_of(function), error) from error
 
-    async def _run_plain(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        run = _Run(function, args)
+    async def _run_plain(
+        self, function: Callable[..., Any], args: tuple[Any, ...], name: str | None
+    ) -> Any:
+        run = _Run(function, args, name)
         in_context = functools.partial(contextvars.copy_context().run, run)
         return await self._threads.run(in_context, on_cut=run.leave, wait=False)
 
@@ -84,9 +88,12 @@ class Handlers:
 class _Run:
     """One call in a thread, which may be left behind."""
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], name: str | None
+    ) -> None:
         self._function = function
         self._args = args
+        self._name = name
         self._lock = threading.Lock()
         self._ended = False
         self._left = False
@@ -107,9 +114,8 @@ class _Run:
                 return
             self._left = True
             metrics.webhook_threads_stuck.inc()
-        log.warning(
-            "a handler is cut and its thread left", extra={"handler": name_of(self._function)}
-        )
+        name = self._name or name_of(self._function)
+        log.warning("a handler is cut and its thread left", extra={"handler": name})
 
 
 def _is_cancelled() -> bool:
@@ -117,16 +123,14 @@ def _is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _late(function: Callable[..., Any]) -> ReviewError:
-    name = name_of(function)
+def _late(name: str) -> ReviewError:
     log.error("a handler was not done in time", extra={"handler": name})
     return ReviewError(
         504, f"the handler {name} was not done in time", remedy="see the operator's log"
     )
 
 
-def _failed(function: Callable[..., Any], error: BaseException) -> ReviewError:
-    name = name_of(function)
+def _failed(name: str, error: BaseException) -> ReviewError:
     log.error("a handler failed", exc_info=error, extra={"handler": name})
     # What an object of ours can't be read for names fields, no values.
     why = f": {error.what}" if isinstance(error, DecodeError) else ""

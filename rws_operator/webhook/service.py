@@ -162,5 +162,5 @@ class WebhookService:
             service=(service, namespace),
             validating={self._object_name: entries[False]} if entries[False] else {},
             mutating={self._object_name: entries[True]} if entries[True] else {},
-            crds=self._declaration.converted(),
+            crds=tuple(self._declaration.conversions()),
         )

@@ -26,7 +26,7 @@ from rws_operator.webhook.registration import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from aiohttp import web
 
@@ -134,14 +134,26 @@ class Webhooks:
         """
         return self._register(register(True, kind, path, function, **options))
 
-    def convert(self, path: str, function: Callable[[dict[str, Any], str], Any]) -> Self:
+    def convert(
+        self,
+        path: str,
+        function: Callable[[dict[str, Any], str], Any],
+        kinds: Sequence[KindLike] = (),
+    ) -> Self:
         """Have a function convert objects, given one and the version wanted.
 
+        Args:
+            path: Where it answers, e.g. ``/convert-backups``.
+            function: Returns the object in that version; its apiVersion is set for it.
+            kinds: What it converts, which an Operator must know: the class of each version, for
+                the CRD, or a Kind whose CRD is somebody else's, and not printed; there its author
+                names this webhook, and takes it out before the operator goes.
+
         Raises:
-            ConfigurationError: The path is taken, or can't be one.
+            ConfigurationError: The path is taken, or can't be one, or a kind is none.
         """
         check_function(function, f"convert {path}", "obj", "desired_version")
-        return self.add(RawConversion(path, function))
+        return self.add(RawConversion(path, function, kinds))
 
     def add(self, endpoint: Endpoint) -> Self:
         """Have an endpoint of one's own answer its path.

@@ -75,7 +75,9 @@ webhooks = (
     Webhooks().validate(Widget, "/a", check).validate(Widget, "/b", check_plain, name="b.c.d")
 )
 assert_type(webhooks, Webhooks)
-webhooks.mutate(Widget, "/c", default, reinvocation="IfNeeded").convert("/d", upgrade).add(Own())
+webhooks.mutate(Widget, "/c", default, reinvocation="IfNeeded").convert(
+    "/d", upgrade, [Widget]
+).add(Own())
 webhooks.mutate(kinds.Pod, "/e", default_pod, operations=["CREATE"], failure_policy="Ignore")
 
 webhooks.validate(kinds.Pod, "/f", check)  # type: ignore[arg-type]

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rws_operator import CustomResource, Model, metrics
+from rws_operator import CustomResource, Field, Model, metrics
 from rws_operator.errors import Denied, PermanentError
+from rws_operator.testing.eventually import eventually
 from rws_operator.webhook.conversion import RawConversion, TypedConversion
 from rws_operator.webhook.converters import Converters
 from rws_operator.webhook.endpoint import Call, ReviewError
@@ -438,6 +439,47 @@ async def test_function_that_hangs(is_async):
     message = response["result"]["message"]
     assert message.startswith("Box default/stuck can't be converted from ")
     assert re.search(r": the handler .*hang(_async)? was not done in time", message)
+
+
+async def test_thread_left_behind_begins_no_further_object():
+    """Nobody waits for the rest of its batch, and threads are few."""
+    release = threading.Event()
+    seen = []
+
+    def hang(first: First) -> Second:
+        seen.append(first.name)
+        release.wait(10)
+        return whole(first)
+
+    objects = [box(name=name) for name in ("one", "two", "three")]
+    response = await convert(hang, *objects, seconds=0.2)
+    assert "Box default/one can't be converted" in response["result"]["message"]
+    assert metrics.webhook_threads_stuck._value.get() == 1
+    release.set()
+    await eventually(5, lambda: metrics.webhook_threads_stuck._value.get() == 0)
+    assert seen == ["one"]
+
+
+async def test_object_stored_before_a_constraint_was_tightened():
+    """It fails the whole list, since there is no answer without it; object and field are named."""
+
+    class Little(Model):
+        size: int = Field(le=10)
+
+    class Tight(CustomResource, group=GROUP, version="v1", kind="Box"):
+        spec: Little
+
+    converters = Converters()
+    converters.add(Tight, Second, lambda old: Second(metadata=old.metadata, spec=Size(size=1)))
+    endpoint = TypedConversion("/convert", converters)
+    large = box(name="large") | {"spec": {"size": 11}}
+    response = await answer(endpoint, review(f"{GROUP}/v2", box(), large, box()))
+    assert response["convertedObjects"] == []
+    message = response["result"]["message"]
+    assert message.startswith("Box default/large can't be converted from ")
+    assert ".spec.size: Input should be less than or equal to 10" in message
+    response = await answer(endpoint, review(f"{GROUP}/v1", large))
+    assert response["convertedObjects"] == [large]
 
 
 async def test_function_that_would_end_the_process():

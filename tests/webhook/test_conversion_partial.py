@@ -2,11 +2,12 @@
 
 import re
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 import msgspec
 import pytest
+from pydantic import TypeAdapter
 
 from rws_operator import CustomResource, Duration, Field, IntOrString, Model, Quantity
 from rws_operator.errors import DecodeError
@@ -100,6 +101,50 @@ def test_examples_differ():
     """Else what came of them could not be told from what was there."""
     one, other = (example(schema_of(First), variant)["spec"] for variant in (0, 1))
     assert [name for name in one if one[name] == other[name]] == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "shared"),
+    [
+        (r"^([1-9][0-9]?|[12][0-9]{2}|3[0-5][0-9]|36[0-5])d$", "d"),
+        (r"^[0-9]+(d|h)$", ""),
+        (r"^(\S+\s+){4}\S+$", " "),
+        (r"^[0-9a-f]{40}$", ""),
+        (r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", ""),
+        (r"^v[0-9]+\.[0-9]+\.[0-9]+$", "v."),
+        (r"^\p{Lu}[[:alpha:]]*\z", ""),  # Rust's and Go's, not Python's
+        (r"^([a-z]+)*\.[a-z]+$", "."),  # backtracking takes for ever on some texts
+    ],
+)
+def test_examples_of_a_pattern(pattern, shared):
+    """Two that match, with nothing in common but what each text has that matches."""
+    one, other = (example({"type": "string", "pattern": pattern}, n) for n in (0, 1))
+    read = TypeAdapter(Annotated[str, Field(pattern=pattern)]).validate_python
+    assert read(one) != read(other)
+    assert set(one) & set(other) == set(shared)
+
+
+def test_example_of_a_pattern_within_lengths():
+    """The bounds hold beside the pattern."""
+    schema = {"type": "string", "pattern": "^[a-z]+$", "minLength": 5, "maxLength": 6}
+    assert [example(schema, n) for n in (0, 1)] == ["aaaaa", "bbbbb"]
+
+
+def test_part_without_a_field_of_a_pattern_that_no_known_text_matches():
+    """The object is refused for the field that it lacks, as its model does."""
+
+    class Odd(CustomResource, group=GROUP, version="v1", kind="Odd"):
+        label: str = Field(pattern="^odd-[0-9]+-even$")
+        word: str
+
+    class Even(CustomResource, group=GROUP, version="v2", kind="Odd", storage=False):
+        label: str
+
+    converters = Converters()
+    converters.add(Odd, Even, lambda old: Even(metadata=old.metadata, label=old.label))
+    route = converters.route(f"{GROUP}/v1", "Odd", f"{GROUP}/v2")
+    with pytest.raises(DecodeError, match=r"\.label: Field required"):
+        run(by_classes(route, msgspec.json.encode({**part(word="a"), "kind": "Odd"})))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rws_operator import CustomResource, Kind, Model
+from rws_operator import CustomResource, Model
 from rws_operator.errors import ConfigurationError
 from rws_operator.resources.custom_resource import definition_of
 from rws_operator.webhook.converters import ConversionFailed, Converters
@@ -209,13 +209,9 @@ def test_check_complete_passes_what_needs_nothing():
     Converters().check_complete([V1, V2])
 
 
-def test_kinds_and_needs_conversion():
-    """The stored class comes first; every version of a kind needs its converters."""
+def test_kinds():
+    """The stored class comes first."""
     converters = Converters()
     assert converters.kinds == []
     converters.add(V2, V1, down)
     assert converters.kinds == [[V1, V2]]
-    assert converters.needs_conversion(definition_of(V1).kind)
-    assert converters.needs_conversion(definition_of(V3).kind)
-    assert not converters.needs_conversion(definition_of(Lid).kind)
-    assert not converters.needs_conversion(Kind("v1", "Box", "boxes"))

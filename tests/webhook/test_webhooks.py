@@ -213,6 +213,13 @@ def test_what_can_not_convert_is_refused() -> None:
         Webhooks().convert("/c", wrong)
 
 
+@pytest.mark.parametrize("kinds_", [["Thing"], Thing, [CustomResource]])
+def test_a_conversion_of_what_is_no_kind_is_refused(kinds_: Any) -> None:
+    """When it is registered."""
+    with pytest.raises(ConfigurationError, match=r"has no kind|pass a list|not the class of"):
+        Webhooks().convert("/c", lambda obj, version: obj, kinds_)
+
+
 def test_a_class_without_a_kind_is_refused() -> None:
     """A plain base class is no resource."""
     with pytest.raises(ConfigurationError, match="not the class of a kind"):
