@@ -14,16 +14,7 @@ from rws_operator.webhook.admission import Admission
 from rws_operator.webhook.conversion import RawConversion
 from rws_operator.webhook.handlers import Handlers
 from rws_operator.webhook.http import Route, not_found
-from rws_operator.webhook.registration import (
-    CONVERSION_PATH,
-    Registration,
-    RegistrationOptions,
-    WebhookOptions,
-    check_function,
-    check_path,
-    default_path,
-    register,
-)
+from rws_operator.webhook.registration import check_function, check_path, register
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,16 +24,8 @@ if TYPE_CHECKING:
     from rws_operator.client import Client
     from rws_operator.resources import Kind, KindLike
     from rws_operator.webhook.endpoint import Endpoint
+    from rws_operator.webhook.registration import Registration, RegistrationOptions
     from rws_operator.webhook.request import AdmissionRequest
-
-__all__ = [
-    "CONVERSION_PATH",
-    "Registration",
-    "RegistrationOptions",
-    "WebhookOptions",
-    "Webhooks",
-    "default_path",
-]
 
 R = TypeVar("R", bound=CustomResource)
 
