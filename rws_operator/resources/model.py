@@ -90,6 +90,8 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
         protected_namespaces=(),
         val_json_bytes="base64",
         ser_json_bytes="base64",
+        # Errors reach logs, and a value may be a secret.
+        hide_input_in_errors=True,
         # Made in our own hook, where an error of pydantic's can be told with the class's name.
         defer_build=True,
     )
@@ -222,7 +224,9 @@ def wire_form(model: Model, defaults: Defaults = "omitted") -> dict[str, Any]:
             leave the old value. Inside lists, which patches replace whole, unset nulls are
             always left out.
     """
-    return _settle_model(model, model.model_dump(mode="json", by_alias=True), defaults)
+    # pydantic warns of a value of another type, with the value; the API server will refuse it.
+    wire = model.model_dump(mode="json", by_alias=True, warnings=False)
+    return _settle_model(model, wire, defaults)
 
 
 def field_wire_form(cls: type[Model], name: str, value: Any) -> Any:

@@ -111,6 +111,24 @@ def test_a_status_is_written_whole_but_for_nulls_inside_lists() -> None:
     }
 
 
+def test_no_error_holds_a_value() -> None:
+    """Errors end in logs, with those that they were raised from; a value may be a secret."""
+    with pytest.raises(pydantic.ValidationError) as raised:
+        Shape.model_validate({"items": [{"name": "a", "weight": "hunter2"}]})
+    assert "items.0.weight" in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_value_of_another_type_is_written_without_a_word(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    """A warning would hold it; the API server refuses it, by its path."""
+    item = Item(name="a")
+    item.weight = "hunter2"  # type: ignore[assignment]
+    assert wire_form(item) == {"name": "a", "weight": "hunter2"}
+    assert not recwarn.list
+
+
 def test_bytes_are_standard_base64() -> None:
     """Kubernetes' alphabet has + and /, and is read back."""
     wire = wire_form(Shape(data=b"\xfb\xff", by_name={}))

@@ -475,6 +475,21 @@ async def test_a_raising_handler_fails_the_call(
     assert metrics.webhook_panics._value.get() == panics + 1
 
 
+async def test_what_a_handler_can_not_read_is_logged_without_values(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """pydantic's own error, which the log shows as the cause, would tell them."""
+    wrong = thing(retentionDays="hunter2")
+
+    def check(_: Any) -> None:
+        Thing.from_wire(wrong)
+
+    with pytest.raises(ReviewError, match=r"spec\.retentionDays"):
+        await ask(check, review(thing()))
+    assert "ValidationError" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
 async def test_a_handlers_own_timeout_is_an_error_of_its_own() -> None:
     """Not taken for the deadline."""
 
