@@ -19,7 +19,7 @@ from rws_operator.controller.handlers import name_of
 from rws_operator.errors import DecodeError, Denied, OperatorError
 from rws_operator.resources import Model, to_wire
 from rws_operator.resources.model import wire_form
-from rws_operator.webhook.endpoint import ReviewError
+from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.invalid import denial, described, faults, listed
 from rws_operator.webhook.patch import Operation, patch, same
 from rws_operator.webhook.request import AdmissionRequest

@@ -18,7 +18,7 @@ from rws_operator import metrics
 from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.controller.threads import HandlerThreads
 from rws_operator.errors import DecodeError, Denied
-from rws_operator.webhook.endpoint import ReviewError
+from rws_operator.webhook.errors import ReviewError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from rws_operator.errors import Denied
-from rws_operator.webhook.endpoint import ReviewError
+from rws_operator.webhook.errors import ReviewError
 
 if TYPE_CHECKING:
     from rws_operator.errors import DecodeError

@@ -42,7 +42,6 @@ class Webhooks:
         self._registrations: list[Registration] = []
         self._routes: dict[str, Route] = {}
         self._handlers = Handlers()
-        self._closing = False
 
     @property
     def registrations(self) -> tuple[Registration, ...]:
@@ -158,16 +157,8 @@ class Webhooks:
         """Answer a call, for `aiohttp.web.Server`; a path that is not ours gets 404."""
         route = self._routes.get(request.path)
         if route is None:
-            response = not_found(request)
-        else:
-            response = await route.respond(request, self._handlers, self._client)
-        if self._closing:
-            response.force_close()
-        return response
-
-    def close_connections(self) -> None:
-        """Ask with every further answer for the connection to be closed; for a stopping replica."""
-        self._closing = True
+            return not_found(request)
+        return await route.respond(request, self._handlers, self._client)
 
     def _register(self, registration: Registration) -> Self:
         if any(each.name == registration.name for each in self._registrations):

@@ -13,7 +13,8 @@ from rws_operator.errors import ConfigurationError, DeadlineExceeded, DecodeErro
 from rws_operator.resources import CustomResource, Field, Kind, Model, kinds
 from rws_operator.testing import eventually
 from rws_operator.webhook.admission import Admission
-from rws_operator.webhook.endpoint import Call, ReviewError
+from rws_operator.webhook.endpoint import Call
+from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.handlers import Handlers
 from rws_operator.webhook.registration import register
 from rws_operator.webhook.request import AdmissionRequest, UserInfo
@@ -478,7 +479,7 @@ async def test_a_raising_handler_fails_the_call(
 async def test_what_a_handler_can_not_read_is_logged_without_values(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """pydantic's own error, which the log shows as the cause, would tell them."""
+    """Pydantic's own error, which the log shows as the cause, would tell them."""
     wrong = thing(retentionDays="hunter2")
 
     def check(_: Any) -> None:

@@ -13,7 +13,8 @@ from rws_operator import CustomResource, Model, metrics
 from rws_operator.errors import Denied, PermanentError
 from rws_operator.webhook.conversion import RawConversion, TypedConversion
 from rws_operator.webhook.converters import Converters
-from rws_operator.webhook.endpoint import Call, ReviewError
+from rws_operator.webhook.endpoint import Call
+from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.handlers import Handlers
 from tests.webhook.conversion_kit import answer, review, versions_of
 
