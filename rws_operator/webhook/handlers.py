@@ -1,8 +1,9 @@
 """How webhooks run the author's functions: async ones on the loop, plain ones in threads.
 
-Invariants: a handler ends at its deadline as far as the caller is concerned, whatever it does; a
-thread that goes on is left behind and counted. What a handler raised reaches the log, never the
-answer: its message may hold a secret.
+Each call is a task of its own, so that it can be left. Invariants: a handler ends at its deadline
+as far as the caller is concerned, whatever it does; what goes on is left behind and counted, be it
+a thread or a coroutine that heeds no cancellation. What a handler raised reaches the log, never
+the answer: its message may hold a secret.
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ log = logging.getLogger("rws_operator.webhook")
 
 SIZE = 32
 
+_CLEAN_UP_SECONDS = 0.05  # part of what `http` keeps back of the API server's own timeout
+
+_Outcome = tuple[Any, BaseException | None]
+
 
 class Handlers:
     """Runs handlers of webhooks.
@@ -39,6 +44,7 @@ class Handlers:
 
     def __init__(self, size: int = SIZE) -> None:
         self._threads = HandlerThreads(size)
+        self._left: set[asyncio.Task[_Outcome]] = set()
 
     async def run(
         self,
@@ -59,26 +65,52 @@ class Handlers:
             Denied: It did.
             ReviewError: 504, it was not done in time; 500, it raised anything else.
         """
-        limit = asyncio.timeout_at(deadline)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._call(function, args))
         try:
-            async with limit:
-                if is_async(function):
-                    return await function(*args)
-                return await self._run_plain(function, args)
-        except (GeneratorExit, Denied):
+            in_time, _ = await asyncio.wait((task,), timeout=deadline - loop.time())
+            if not in_time:
+                task.cancel()
+                await asyncio.wait((task,), timeout=_CLEAN_UP_SECONDS)
+        finally:
+            if not task.done():
+                self._leave(task, function)
+        if not in_time:
+            raise _late(function)
+        result, error = task.result()
+        if error is None:
+            return result
+        if isinstance(error, Denied):
+            raise error
+        panics.inc()
+        raise _failed(function, error) from error
+
+    async def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> _Outcome:
+        """What a function returned, or what it raised: of some errors a task would end the loop."""
+        try:
+            if is_async(function):
+                return await function(*args), None
+            run = _Run(function, args)
+            in_context = functools.partial(contextvars.copy_context().run, run)
+            return await self._threads.run(in_context, on_cut=run.leave, wait=False), None
+        except GeneratorExit:
             raise
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-                raise  # else it is the handler's own, of something that it waited for
-            if isinstance(error, TimeoutError) and limit.expired():
-                raise _late(function) from error
-            panics.inc()
-            raise _failed(function, error) from error
+            return None, error
 
-    async def _run_plain(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        run = _Run(function, args)
-        in_context = functools.partial(contextvars.copy_context().run, run)
-        return await self._threads.run(in_context, on_cut=run.leave, wait=False)
+    def _leave(self, task: asyncio.Task[_Outcome], function: Callable[..., Any]) -> None:
+        """Go on without a coroutine."""
+        if task.cancelling():
+            log.warning("a handler is cut and goes on", extra={"handler": name_of(function)})
+        else:
+            task.cancel()  # the call is gone
+        metrics.webhook_handlers_stuck.inc()
+        self._left.add(task)  # asyncio itself holds tasks weakly
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[_Outcome]) -> None:
+        self._left.discard(task)
+        metrics.webhook_handlers_stuck.dec()
 
 
 class _Run:
@@ -98,7 +130,7 @@ class _Run:
             with self._lock:
                 self._ended = True
                 if self._left:
-                    metrics.webhook_threads_stuck.dec()
+                    metrics.webhook_handlers_stuck.dec()
 
     def leave(self) -> None:
         """Go on without it."""
@@ -106,15 +138,10 @@ class _Run:
             if self._ended:
                 return
             self._left = True
-            metrics.webhook_threads_stuck.inc()
+            metrics.webhook_handlers_stuck.inc()
         log.warning(
             "a handler is cut and its thread left", extra={"handler": name_of(self._function)}
         )
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _late(function: Callable[..., Any]) -> ReviewError:

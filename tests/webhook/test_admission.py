@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -535,6 +536,66 @@ async def test_a_slow_async_handler_is_cut() -> None:
     assert cut == [True]
 
 
+async def test_an_async_handler_that_heeds_no_cancellation_is_left_behind_and_counted() -> None:
+    """The call ends soon after the deadline, the handler when it likes; others go on."""
+    release, ended = asyncio.Event(), asyncio.Event()
+
+    async def check(_: Any) -> None:
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+        ended.set()
+
+    stuck = metrics.webhook_handlers_stuck._value.get()
+    async with asyncio.timeout(2):
+        with pytest.raises(ReviewError, match="in time") as raised:
+            await ask(check, review(thing()), seconds=0.05)
+    assert raised.value.status == 504
+    assert metrics.webhook_handlers_stuck._value.get() == stuck + 1
+    assert (await ask(nothing, review(thing())))["allowed"]
+    release.set()
+    await ended.wait()
+    await eventually(5, lambda: metrics.webhook_handlers_stuck._value.get() == stuck, 0.005)
+
+
+async def test_an_async_handler_has_time_to_clean_up() -> None:
+    """It is cancelled once: what it awaits on its way out is not cut again."""
+    ended: list[bool] = []
+
+    async def check(_: Any) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.1)
+            ended.append(True)
+
+    with pytest.raises(ReviewError, match="in time"):
+        await ask(check, review(thing()), seconds=0.05)
+    await eventually(5, lambda: ended, 0.005)
+
+
+async def test_an_async_handler_hears_that_its_call_is_gone() -> None:
+    """A client that went away; nothing stays counted."""
+    started, cut = asyncio.Event(), asyncio.Event()
+
+    async def check(_: Any) -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cut.set()
+            raise
+
+    stuck = metrics.webhook_handlers_stuck._value.get()
+    call = asyncio.ensure_future(ask(check, review(thing())))
+    await started.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await asyncio.wait_for(cut.wait(), 5)
+    await eventually(5, lambda: metrics.webhook_handlers_stuck._value.get() == stuck, 0.005)
+
+
 async def test_a_hanging_plain_handler_is_left_behind_and_counted() -> None:
     """The call ends at the deadline, its thread when it likes."""
     release, ended = threading.Event(), threading.Event()
@@ -543,16 +604,16 @@ async def test_a_hanging_plain_handler_is_left_behind_and_counted() -> None:
         release.wait(10)
         ended.set()
 
-    stuck = metrics.webhook_threads_stuck._value.get()
+    stuck = metrics.webhook_handlers_stuck._value.get()
     started = time.monotonic()
     with pytest.raises(ReviewError, match="in time") as raised:
         await ask(check, review(thing()), seconds=0.1)
     assert raised.value.status == 504
     assert time.monotonic() - started < 2
-    assert metrics.webhook_threads_stuck._value.get() == stuck + 1
+    assert metrics.webhook_handlers_stuck._value.get() == stuck + 1
     release.set()
     await asyncio.to_thread(ended.wait, 5)
-    await eventually(5, lambda: metrics.webhook_threads_stuck._value.get() == stuck, 0.005)
+    await eventually(5, lambda: metrics.webhook_handlers_stuck._value.get() == stuck, 0.005)
     assert ended.is_set()
 
 
