@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from rws_operator import metrics
-from rws_operator.errors import ConfigurationError, DeadlineExceeded, DecodeError, Denied
+from rws_operator.errors import ConfigurationError, DeadlineExceeded, Denied
 from rws_operator.resources import CustomResource, Field, Kind, Model, kinds
 from rws_operator.testing import eventually
 from rws_operator.webhook.admission import Admission
@@ -305,24 +305,47 @@ async def test_a_bool_in_place_of_a_number_is_a_change() -> None:
     assert not (await ask(nothing, review(new, operation="UPDATE", oldObject=old)))["allowed"]
 
 
-async def test_an_unreadable_object_may_be_deleted() -> None:
-    """Unless the handler reads it and does not mind what it raises."""
-    body = review(None, operation="DELETE", oldObject=thing(retentionDays="seven"))
-    assert (await ask(nothing, body))["allowed"]
+@pytest.mark.parametrize("mutating", [False, True])
+async def test_an_unreadable_object_may_be_deleted(mutating: bool) -> None:
+    """Without the handler, which can't be asked; a warning says so."""
+    asked: list[Any] = []
+    body = review(None, operation="DELETE", oldObject=thing(retentionDays="hunter2"))
+    found = await ask(asked.append, body, mutating=mutating)
+    assert found["allowed"]
+    assert not asked
+    (said,) = found["warnings"]
+    assert said.startswith('Thing "a" was not reviewed, for it is invalid: spec.retentionDays: ')
+    assert "hunter2" not in said
 
-    def reads(request: AdmissionRequest[Thing]) -> None:
-        _ = request.old_object
 
-    with pytest.raises(ReviewError, match=r"spec\.retentionDays") as raised:
-        await ask(reads, body)
-    assert raised.value.status == 500
+async def test_a_deletion_of_another_kind_is_not_let_through() -> None:
+    """A webhook that was configured by hand for a version that its class is not."""
+    other = thing() | {"apiVersion": "admission.test.example.com/v2"}
+    with pytest.raises(ReviewError, match=r"admission\.test\.example\.com/v2") as raised:
+        await ask(nothing, review(None, operation="DELETE", oldObject=other))
+    assert raised.value.status == 400
 
-    def minds(request: AdmissionRequest[Thing]) -> None:
-        with pytest.raises(DecodeError):
-            _ = request.old_object
-        assert request.raw_old_object
 
-    assert (await ask(minds, body))["allowed"]
+@pytest.mark.parametrize("mutating", [False, True])
+async def test_an_unreadable_object_may_be_repaired(mutating: bool) -> None:
+    """The handler compares with nothing, as on a create, and the client is warned once."""
+    old: list[Any] = []
+
+    def check(request: AdmissionRequest[Thing]) -> None:
+        old.append(request.old_object)
+        old.append(request.old_object)
+        old.append(request.raw_old_object)
+
+    stored = thing(retentionDays="hunter2")
+    body = review(thing(retentionDays=3), operation="UPDATE", oldObject=stored)
+    found = await ask(check, body, mutating=mutating)
+    assert found["allowed"]
+    assert old == [None, None, stored]
+    (said,) = found["warnings"]
+    assert said.startswith(
+        'Thing "a" was compared with nothing, for it is stored invalid: spec.retentionDays: '
+    )
+    assert "hunter2" not in said
 
 
 # Mutation.
