@@ -7,10 +7,7 @@ so that no handler can change what others compare with.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
-
-import msgspec
 
 from rws_operator.client.decode import decode_json, decode_object
 from rws_operator.errors import ConfigurationError, DeadlineExceeded, DecodeError
@@ -18,9 +15,12 @@ from rws_operator.resources import Kind
 from rws_operator.resources.names import check_qualified
 from rws_operator.webhook.invalid import faults, warning
 from rws_operator.webhook.review import is_null
+from rws_operator.webhook.user import decode_user
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
+
+    import msgspec
 
     from rws_operator.client import Client
     from rws_operator.resources import KindLike
@@ -30,29 +30,10 @@ if TYPE_CHECKING:
         GroupVersionResource,
         ReviewedRequest,
     )
+    from rws_operator.webhook.user import UserInfo
 
 T = TypeVar("T")
 X = TypeVar("X")
-
-
-@dataclass(frozen=True, slots=True)
-class UserInfo:
-    """Who makes the request."""
-
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-class _UserInfo(msgspec.Struct):
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] | None = None
-    extra: dict[str, tuple[str, ...] | None] | None = None
-
-
-_decode_user = msgspec.json.Decoder(_UserInfo).decode
 
 
 class AdmissionRequest(Generic[T]):
@@ -160,9 +141,7 @@ class AdmissionRequest(Generic[T]):
         Raises:
             DecodeError: The API server sent something else.
         """
-        user = decode_json(self._review.user_info, _decode_user, "user")
-        extra = {key: values or () for key, values in (user.extra or {}).items()}
-        return UserInfo(user.username, user.uid, user.groups or (), extra)
+        return decode_user(self._review.user_info)
 
     @property
     def object(self) -> T:

@@ -18,7 +18,8 @@ from rws_operator.webhook.endpoint import Call
 from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.handlers import Handlers
 from rws_operator.webhook.registration import register
-from rws_operator.webhook.request import AdmissionRequest, UserInfo
+from rws_operator.webhook.request import AdmissionRequest
+from rws_operator.webhook.user import UserInfo
 from tests.webhook.reviews import operations, response, review
 
 
