@@ -172,9 +172,9 @@ conversion_panics = Counter(
 webhook_reviews = Counter(
     "rws_webhook_reviews_total", "Reviews, by webhook and result.", ["webhook", "result"]
 )
-webhook_threads_stuck = Gauge(
-    "rws_webhook_threads_stuck",
-    "Threads of webhooks' plain handlers still running past their deadline.",
+webhook_handlers_stuck = Gauge(
+    "rws_webhook_handlers_stuck",
+    "Webhooks' handlers still running past their deadline.",
 )
 webhook_certificate_expiry = Gauge(
     "rws_webhook_certificate_expiry_timestamp_seconds",

@@ -57,6 +57,12 @@ class WireField(NamedTuple):
     is_plain: bool
     """Whether pydantic's dump of a value is right as it is."""
 
+    @property
+    def is_variable(self) -> bool:
+        """Whether the field may be other than its default although nobody set it."""
+        is_fixed = self.has_default and self.factory is None and isinstance(self.default, _SETTLED)
+        return not is_fixed
+
 
 if TYPE_CHECKING:
     # Type checkers look at the metaclass for what makes a field; pydantic's knows its own alone.
@@ -90,6 +96,8 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
         protected_namespaces=(),
         val_json_bytes="base64",
         ser_json_bytes="base64",
+        # Errors reach logs, and a value may be a secret.
+        hide_input_in_errors=True,
         # Made in our own hook, where an error of pydantic's can be told with the class's name.
         defer_build=True,
     )
@@ -100,6 +108,7 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
     schema_fields_by_name: ClassVar[Mapping[str, WireField]] = {}
     schema_fields_by_alias: ClassVar[Mapping[str, WireField]] = {}
     schema_inner_fields: ClassVar[tuple[WireField, ...]] = ()
+    schema_variable_fields: ClassVar[tuple[WireField, ...]] = ()
 
     if TYPE_CHECKING:
         # pydantic's own takes any configuration key; ours takes these two.
@@ -125,6 +134,7 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
         cls.schema_fields_by_name = {field.name: field for field in cls.schema_fields}
         cls.schema_fields_by_alias = {field.alias: field for field in cls.schema_fields}
         cls.schema_inner_fields = tuple(each for each in cls.schema_fields if not each.is_plain)
+        cls.schema_variable_fields = tuple(each for each in cls.schema_fields if each.is_variable)
         refuse_shared_wire_names(cls)
         resolve(cls, wait=True)
 
@@ -224,7 +234,10 @@ def wire_form(model: Model, defaults: Defaults = "omitted") -> dict[str, Any]:
             leave the old value. Inside lists, which patches replace whole, unset nulls are
             always left out.
     """
-    return _settle_model(model, model.model_dump(mode="json", by_alias=True), defaults)
+    is_settled = defaults == "omitted" and _is_settled_model(model)
+    # pydantic warns of a value of another type, with the value; the API server will refuse it.
+    wire = model.model_dump(mode="json", by_alias=True, exclude_unset=is_settled, warnings=False)
+    return wire if is_settled else _settle_model(model, wire, defaults)
 
 
 def field_wire_form(cls: type[Model], name: str, value: Any) -> Any:
@@ -236,6 +249,29 @@ def field_wire_form(cls: type[Model], name: str, value: Any) -> Any:
     made = cls.model_construct({name}, **{name: value})
     wire = made.model_dump(mode="json", by_alias=True, include={name}, warnings="error")
     return _settle_model(made, wire, "omitted").popitem()[1]
+
+
+def _is_settled(value: Any) -> bool:
+    """Whether pydantic's dump of what was set is right: asking costs a fraction of `_settle`."""
+    if hasattr(value, "schema_fields_by_name"):
+        return _is_settled_model(value)
+    if isinstance(value, _ARRAYS):
+        return all(map(_is_settled, value))
+    if isinstance(value, Mapping):
+        return all(map(_is_settled, value.values()))
+    return not isinstance(value, (bytes, *_SETS))
+
+
+def _is_settled_model(model: Model) -> bool:
+    values, given = vars(model), model.__pydantic_fields_set__
+    for field in model.schema_variable_fields:
+        name = field.name
+        if name not in given and name in values and not _is_left_out(field, values[name]):
+            return False
+    for field in model.schema_inner_fields:
+        if field.name in given and not _is_settled(values[field.name]):
+            return False
+    return True
 
 
 def _settle(value: Any, wire: Any, defaults: _Defaults) -> Any:
@@ -297,7 +333,7 @@ def _is_plain(annotation: Any) -> bool:
     return annotation in _SETTLED or annotation is bool or origin is Literal
 
 
-def _is_left_out(field: WireField, value: Any, defaults: _Defaults) -> bool:
+def _is_left_out(field: WireField, value: Any, defaults: _Defaults = "omitted") -> bool:
     if defaults == "kept":
         return False
     if defaults == "kept unless null":

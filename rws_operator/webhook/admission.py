@@ -4,7 +4,7 @@ The object is decoded first, which runs the model's validators: what the class c
 refused, and no handler ever sees it. A validating handler then raises or does not; a mutating one
 gives back an object, and what it changed becomes a patch of the object as it came.
 
-Invariant: an object that can't be read may always lose its finalizers and be deleted.
+Invariant: an object that can't be read may always be repaired, lose its finalizers and be deleted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from rws_operator.controller.handlers import name_of
 from rws_operator.errors import DecodeError, Denied, OperatorError
 from rws_operator.resources import Model, to_wire
 from rws_operator.resources.model import wire_form
-from rws_operator.webhook.endpoint import ReviewError
-from rws_operator.webhook.invalid import denial, described, faults, listed
+from rws_operator.webhook.errors import ReviewError
+from rws_operator.webhook.invalid import denial, faults, warning
 from rws_operator.webhook.patch import Operation, patch, same
 from rws_operator.webhook.request import AdmissionRequest
 from rws_operator.webhook.review import (
@@ -72,14 +72,14 @@ class Admission:
         Raises:
             Denied: The object is not what its class says.
         """
-        if is_null(review.object):
-            return True
+        is_deletion = is_null(review.object)
         try:
-            _ = request.object
+            _ = request.old_object if is_deletion else request.object
         except DecodeError as error:
-            if isinstance(self._resource, type) and _is_bookkeeping(request):
-                why = listed(faults(error)) or error.what
-                request.warn(f"{described(review)} is not reviewed, for it is invalid: {why}")
+            if isinstance(self._resource, type) and (
+                faults(error) if is_deletion else _is_bookkeeping(request)
+            ):
+                request.warn(warning(review, error, "was not reviewed, for it is"))
                 return False
             raise denial(review, error) from error
         return True

@@ -22,7 +22,7 @@ from rws_operator.resources import kind_of
 from rws_operator.webhook.conversion_object import by_classes, by_dicts, run, run_async
 from rws_operator.webhook.conversion_review import ConversionReview, RawObject
 from rws_operator.webhook.converters import ConversionFailed
-from rws_operator.webhook.endpoint import ReviewError
+from rws_operator.webhook.errors import ReviewError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

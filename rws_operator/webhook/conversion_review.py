@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from rws_operator import metrics
-from rws_operator.webhook.endpoint import ReviewError
+from rws_operator.webhook.errors import ReviewError
 
 API_VERSION = "apiextensions.k8s.io/v1"
 

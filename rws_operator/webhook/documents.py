@@ -12,10 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rws_operator.manifests.label_selector import check_selector, outside_namespace
 from rws_operator.manifests.names import labels
-from rws_operator.manifests.webhook import configuration_of, webhook
-from rws_operator.manifests.webhook_rule import WebhookRule
+from rws_operator.manifests.webhook import configuration_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,38 +44,8 @@ def configurations(
     documents = []
     for mutating in (True, False):
         entries = [
-            _entry(each, target, own_namespace) for each in listed if each.mutating == mutating
+            each.entry(target, own_namespace) for each in listed if each.mutating == mutating
         ]
         if entries:
             documents.append(configuration_of(name, mutating, entries, labels=labels(name)))
     return documents
-
-
-def _entry(registration: Registration, target: WebhookTarget, own_namespace: str) -> dict[str, Any]:
-    kind = registration.kind
-    selector = registration.namespace_selector
-    if registration.exempt_own_namespace:
-        # Checked first: what is merged must be a selector.
-        checked = check_selector(selector or {}, f"webhook {registration.name}: namespace_selector")
-        selector = outside_namespace(checked, own_namespace)
-    rule = WebhookRule(
-        kind.group,
-        kind.version,
-        registration.resources,
-        registration.operations,
-        "Namespaced" if kind.namespaced else "Cluster",
-    )
-    return webhook(
-        registration.name,
-        registration.mutating,
-        target.at(registration.path),
-        [rule],
-        fail_closed=registration.failure_policy == "Fail",
-        timeout_seconds=registration.timeout_seconds,
-        side_effects=registration.side_effects,
-        match_policy=registration.match_policy,
-        match_conditions=registration.match_conditions,
-        namespace_selector=selector,
-        object_selector=registration.object_selector,
-        reinvocation=registration.reinvocation,
-    )

@@ -1,8 +1,8 @@
 """An endpoint: one path that the API server calls, and what it gives back.
 
 The seam between HTTP (`http`) and the reviews (`admission`, `conversion`): bytes in, bytes out. An
-endpoint answers a review with a review; where it can't, it raises ReviewError, which becomes plain
-HTTP, and the API server goes by the webhook's failure policy.
+endpoint answers a review with a review; where it can't, it raises `ReviewError`, which becomes
+plain HTTP, and the API server goes by the webhook's failure policy.
 """
 
 from __future__ import annotations
@@ -10,25 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from rws_operator.errors import OperatorError
-
 if TYPE_CHECKING:
     from rws_operator.client import Client
     from rws_operator.webhook.handlers import Handlers
-
-
-class ReviewError(OperatorError):
-    """A call that gets no review as its answer.
-
-    Args:
-        status: HTTP status: 400 malformed, 408, 413, 415, 500 failed handler, 504 late handler.
-        what: What is wrong. The API server shows it to whoever made the request.
-        remedy: What to do about it.
-    """
-
-    def __init__(self, status: int, what: str, *, remedy: str | None = None) -> None:
-        self.status = status
-        super().__init__(what, remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """How webhooks run the author's functions: async ones on the loop, plain ones in threads.
 
-Invariants: a handler ends at its deadline as far as the caller is concerned, whatever it does; a
-thread that goes on is left behind and counted. What a handler raised reaches the log, never the
-answer: its message may hold a secret.
+Each call is a task of its own, so that it can be left. Invariants: a handler ends at its deadline
+as far as the caller is concerned, whatever it does; what goes on is left behind and counted, be it
+a thread or a coroutine that heeds no cancellation. What a handler raised reaches the log, never
+the answer: its message may hold a secret.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rws_operator import metrics
 from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.controller.threads import HandlerThreads
 from rws_operator.errors import DecodeError, Denied
-from rws_operator.webhook.endpoint import ReviewError
+from rws_operator.webhook.errors import ReviewError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("rws_operator.webhook")
 
 SIZE = 32
+
+_CLEAN_UP_SECONDS = 0.05  # part of what `http` keeps back of the API server's own timeout
+
+_Outcome = tuple[Any, BaseException | None]
 
 
 class Handlers:
@@ -39,6 +44,7 @@ class Handlers:
 
     def __init__(self, size: int = SIZE) -> None:
         self._threads = HandlerThreads(size)
+        self._left: set[asyncio.Task[_Outcome]] = set()
 
     async def run(
         self,
@@ -61,36 +67,61 @@ class Handlers:
             Denied: It did.
             ReviewError: 504, it was not done in time; 500, it raised anything else.
         """
-        limit = asyncio.timeout_at(deadline)
+        name = name or name_of(function)
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._call(function, args, name))
         try:
-            async with limit:
-                if is_async(function):
-                    return await function(*args)
-                return await self._run_plain(function, args, name)
-        except (GeneratorExit, Denied):
+            in_time, _ = await asyncio.wait((task,), timeout=deadline - loop.time())
+            if not in_time:
+                task.cancel()
+                await asyncio.wait((task,), timeout=_CLEAN_UP_SECONDS)
+        finally:
+            if not task.done():
+                self._leave(task, name)
+        if not in_time:
+            raise _late(name)
+        result, error = task.result()
+        if error is None:
+            return result
+        if isinstance(error, Denied):
+            raise error
+        panics.inc()
+        raise _failed(name, error) from error
+
+    async def _call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], name: str
+    ) -> _Outcome:
+        """What a function returned, or what it raised: of some errors a task would end the loop."""
+        try:
+            if is_async(function):
+                return await function(*args), None
+            run = _Run(function, args, name)
+            in_context = functools.partial(contextvars.copy_context().run, run)
+            return await self._threads.run(in_context, on_cut=run.leave, wait=False), None
+        except GeneratorExit:
             raise
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-                raise  # else it is the handler's own, of something that it waited for
-            if isinstance(error, TimeoutError) and limit.expired():
-                raise _late(name or name_of(function)) from error
-            panics.inc()
-            raise _failed(name or name_of(function), error) from error
+            return None, error
 
-    async def _run_plain(
-        self, function: Callable[..., Any], args: tuple[Any, ...], name: str | None
-    ) -> Any:
-        run = _Run(function, args, name)
-        in_context = functools.partial(contextvars.copy_context().run, run)
-        return await self._threads.run(in_context, on_cut=run.leave, wait=False)
+    def _leave(self, task: asyncio.Task[_Outcome], name: str) -> None:
+        """Go on without a coroutine."""
+        if task.cancelling():
+            log.warning("a handler is cut and goes on", extra={"handler": name})
+        else:
+            task.cancel()  # the call is gone
+        metrics.webhook_handlers_stuck.inc()
+        self._left.add(task)  # asyncio itself holds tasks weakly
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[_Outcome]) -> None:
+        self._left.discard(task)
+        metrics.webhook_handlers_stuck.dec()
 
 
 class _Run:
     """One call in a thread, which may be left behind."""
 
-    def __init__(
-        self, function: Callable[..., Any], args: tuple[Any, ...], name: str | None
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], name: str) -> None:
         self._function = function
         self._args = args
         self._name = name
@@ -105,7 +136,7 @@ class _Run:
             with self._lock:
                 self._ended = True
                 if self._left:
-                    metrics.webhook_threads_stuck.dec()
+                    metrics.webhook_handlers_stuck.dec()
 
     def leave(self) -> None:
         """Go on without it."""
@@ -113,14 +144,8 @@ class _Run:
             if self._ended:
                 return
             self._left = True
-            metrics.webhook_threads_stuck.inc()
-        name = self._name or name_of(self._function)
-        log.warning("a handler is cut and its thread left", extra={"handler": name})
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+            metrics.webhook_handlers_stuck.inc()
+        log.warning("a handler is cut and its thread left", extra={"handler": self._name})
 
 
 def _late(name: str) -> ReviewError:

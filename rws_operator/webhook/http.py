@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from rws_operator import metrics
-from rws_operator.webhook.endpoint import Call, ReviewError
+from rws_operator.webhook.endpoint import Call
+from rws_operator.webhook.errors import ReviewError
 
 if TYPE_CHECKING:
     from prometheus_client import Counter

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from rws_operator.errors import Denied
-from rws_operator.webhook.endpoint import ReviewError
+from rws_operator.webhook.errors import ReviewError
 
 if TYPE_CHECKING:
     from rws_operator.errors import DecodeError
@@ -30,18 +30,18 @@ def denial(request: ReviewedRequest, error: DecodeError) -> Denied:
         raise ReviewError(
             400, error.what, remedy="let the webhook's rules be of the kind"
         ) from error
-    return Denied(f"{described(request)} is invalid: {listed(causes)}", code=422, causes=causes)
+    return Denied(f"{_described(request)} is invalid: {_listed(causes)}", code=422, causes=causes)
 
 
-def described(request: ReviewedRequest) -> str:
-    """The reviewed object in words."""
-    name = f' "{request.name}"' if request.name else ""  # yet to be generated
-    return f"{request.kind.kind}{name}"
+def warning(request: ReviewedRequest, error: DecodeError, outcome: str) -> str:
+    """What a client hears of an object that its class can't read, but that is let through.
 
-
-def listed(causes: list[tuple[str, str]]) -> str:
-    """The faults on one line."""
-    return "; ".join(f"{field}: {why}" for field, why in causes)
+    Args:
+        request: Holds the object.
+        error: Why it can't be read.
+        outcome: What comes of it, e.g. ``was not reviewed, for it is``.
+    """
+    return f"{_described(request)} {outcome} invalid: {_listed(faults(error)) or error.what}"
 
 
 def faults(error: DecodeError) -> list[tuple[str, str]]:
@@ -55,6 +55,17 @@ def faults(error: DecodeError) -> list[tuple[str, str]]:
     ]
     more = len(found) - _MOST
     return found if more <= 0 else [*found[:_MOST], ("...", f"{more} more")]
+
+
+def _described(request: ReviewedRequest) -> str:
+    """The reviewed object in words."""
+    name = f' "{request.name}"' if request.name else ""  # yet to be generated
+    return f"{request.kind.kind}{name}"
+
+
+def _listed(causes: list[tuple[str, str]]) -> str:
+    """The faults on one line."""
+    return "; ".join(f"{field}: {why}" for field, why in causes)
 
 
 def _path(parts: tuple[int | str, ...]) -> str:

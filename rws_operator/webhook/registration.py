@@ -1,32 +1,34 @@
 """`Registration`: one admission webhook, and what may be said of it.
 
-Pure data, checked when it is made: what the API server would refuse of a configuration is refused
-here, with the remedy. `admission` answers by it, `documents` writes it down.
+Pure data, checked when it is made, by the same code that writes it down: what the API server would
+refuse of a configuration is refused here, with the remedy. `admission` answers by it, `documents`
+puts its entry into a configuration.
 """
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
+from rws_operator.controller.checks import as_tuple
 from rws_operator.controller.handlers import name_of
 from rws_operator.errors import ConfigurationError
-from rws_operator.resources import Kind, KindLike, kind_of
-from rws_operator.resources.names import check_qualified, is_subdomain
+from rws_operator.manifests.label_selector import check_selector, outside_namespace
+from rws_operator.manifests.webhook import TIMEOUT_SECONDS, EntryOptions, webhook
+from rws_operator.manifests.webhook_rule import Operation, WebhookRule
+from rws_operator.manifests.webhook_target import WebhookTarget
+from rws_operator.manifests.webhook_target import check_path as check_callable
+from rws_operator.resources import Kind, KindLike, kind_of, kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
 Verb = Literal["validate", "mutate"]
-Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT", "*"]
 FailurePolicy = Literal["Fail", "Ignore"]
-SideEffects = Literal["None", "NoneOnDryRun"]
-MatchPolicy = Literal["Equivalent", "Exact"]
-Reinvocation = Literal["Never", "IfNeeded"]
 
 
-class RegistrationOptions(TypedDict, total=False):
+class RegistrationOptions(EntryOptions, total=False):
     """What may be said of a webhook beside its kind, its path and its function.
 
     Keys:
@@ -47,21 +49,14 @@ class RegistrationOptions(TypedDict, total=False):
         reinvocation: Whether the API server may call again after later webhooks changed the
             object; of mutating webhooks only. Default ``Never``.
         exempt_own_namespace: Leave out the operator's own namespace, so that the webhook can't
-            keep the operator from being started. Default: only for namespaced kinds that are
-            given as a Kind, such as built-in ones.
+            keep the operator from being started. Default: only for kinds that are given as a
+            Kind, such as built-in ones, and have a namespace or are one.
     """
 
     name: str
     operations: Sequence[Operation]
     subresources: Sequence[str]
     failure_policy: FailurePolicy
-    timeout_seconds: int
-    side_effects: SideEffects
-    match_policy: MatchPolicy
-    match_conditions: Mapping[str, str]
-    namespace_selector: Mapping[str, Any]
-    object_selector: Mapping[str, Any]
-    reinvocation: Reinvocation
     exempt_own_namespace: bool
 
 
@@ -92,33 +87,58 @@ class Registration:
     operations: tuple[Operation, ...] = ("CREATE", "UPDATE")
     subresources: tuple[str, ...] = ("",)
     failure_policy: FailurePolicy = "Fail"
-    timeout_seconds: int = 10
-    side_effects: SideEffects = "None"
-    match_policy: MatchPolicy = "Equivalent"
-    match_conditions: Mapping[str, str] | None = None
-    namespace_selector: Mapping[str, Any] | None = None
-    object_selector: Mapping[str, Any] | None = None
-    reinvocation: Reinvocation = "Never"
     exempt_own_namespace: bool = False
+    options: EntryOptions = field(default_factory=EntryOptions)
+    """What goes into the entry as it is."""
 
     def __post_init__(self) -> None:
         check_path(self.path)
-        if not is_subdomain(self.name) or self.name.count(".") < 2:
-            raise _refused(self, f"the name {self.name!r} is not made of three DNS labels or more")
-        _check_choices(self)
-        _check_operations(self)
+        if self.failure_policy not in get_args(FailurePolicy):
+            raise ConfigurationError(
+                f"webhook {self.name}: failure_policy={self.failure_policy!r}",
+                remedy=f"use one of {', '.join(get_args(FailurePolicy))}",
+            )
         _check_subresources(self)
-        _check_timeout(self)
-        for name in self.match_conditions or {}:
-            check_qualified(name, f"{self.name}: the match condition's name")
-        if self.reinvocation != "Never" and not self.mutating:
-            raise _refused(self, "reinvocation is for mutating webhooks only")
+        self.entry(WebhookTarget(url="https://somewhere"), "somewhere")
+
+    @property
+    def timeout_seconds(self) -> int:
+        """Seconds the API server waits."""
+        return self.options.get("timeout_seconds", TIMEOUT_SECONDS)
 
     @property
     def resources(self) -> tuple[str, ...]:
         """What a rule names, e.g. ``("backups", "backups/status")``."""
         plural = self.kind.plural
         return tuple(f"{plural}/{sub}" if sub else plural for sub in self.subresources)
+
+    def entry(self, target: WebhookTarget, own_namespace: str) -> dict[str, Any]:
+        """Its entry in a webhook configuration.
+
+        Args:
+            target: The server; the path is put behind it.
+            own_namespace: Where the operator runs.
+
+        Raises:
+            ConfigurationError: The API server would not take it.
+        """
+        kind = self.kind
+        scope: Literal["Namespaced", "Cluster"] = "Namespaced" if kind.namespaced else "Cluster"
+        rule = WebhookRule(kind.group, kind.version, self.resources, self.operations, scope)
+        options = self.options.copy()
+        if self.exempt_own_namespace:
+            # Checked first: what is merged must be a selector.
+            what = f"webhook {self.name}: namespace_selector"
+            selector = check_selector(options.get("namespace_selector") or {}, what)
+            options["namespace_selector"] = outside_namespace(selector, own_namespace)
+        return webhook(
+            self.name,
+            self.mutating,
+            target.at(self.path),
+            [rule],
+            fail_closed=self.failure_policy == "Fail",
+            **options,
+        )
 
 
 def register(
@@ -138,20 +158,27 @@ def register(
     check_function(function, f"{verb} {kind}", "request")
     given: dict[str, Any] = {
         "name": f"{verb}.{kind.plural}.{kind.group or 'core'}",
-        "exempt_own_namespace": isinstance(resource, Kind) and kind.namespaced,
+        "exempt_own_namespace": _may_stop_us(resource),
         **options,
     }
     for key in ("operations", "subresources"):
         if key in given:
-            given[key] = _several(given[key], f"{given['name']}: {key}")
-    unknown = given.keys() - Registration.__dataclass_fields__.keys()
+            given[key] = as_tuple(f"webhook {given['name']}: {key}", given[key])
+    unknown = given.keys() - RegistrationOptions.__annotations__.keys()
     if unknown:
         raise ConfigurationError(
-            f"{given['name']}: unknown option {min(unknown)!r}",
+            f"webhook {given['name']}: unknown option {min(unknown)!r}",
             remedy=f"the options are {', '.join(RegistrationOptions.__annotations__)}",
         )
+    of_entry: Any = {key: given.pop(key) for key in EntryOptions.__annotations__ if key in given}
     return Registration(
-        kind=kind, resource=resource, mutating=mutating, path=path, function=function, **given
+        kind=kind,
+        resource=resource,
+        mutating=mutating,
+        path=path,
+        function=function,
+        options=of_entry,
+        **given,
     )
 
 
@@ -164,16 +191,15 @@ CONVERSION_PATH = "/convert"
 
 
 def check_path(path: str) -> str:
-    """Return a path if a webhook's configuration may name it.
+    """Return a path if the API server calls it as it stands.
 
     Raises:
-        ConfigurationError: It may not.
+        ConfigurationError: It does not.
     """
-    parts = path[1:].split("/")
-    if not path.startswith("/") or (path != "/" and not all(map(is_subdomain, parts))):
+    if check_callable(path, "webhook").endswith("/") and path != "/":
         raise ConfigurationError(
-            f"{path!r} can't be a webhook's path",
-            remedy="begin it with '/', and let each part be of a-z, 0-9, '-' and '.'",
+            f"webhook: path {path!r} ends with '/'",
+            remedy="leave the last '/' out: the API server takes it, but calls without",
         )
     return path
 
@@ -194,72 +220,23 @@ def check_function(function: Callable[..., Any], what: str, *arguments: str) -> 
         ) from None
 
 
-def _several(value: Any, what: str) -> tuple[Any, ...]:
-    if isinstance(value, str):
-        raise ConfigurationError(f"{what} is the text {value!r}", remedy=f"write [{value!r}]")
-    return tuple(value)
-
-
-def _refused(
-    registration: Registration, what: str, remedy: str | None = None
-) -> ConfigurationError:
-    verb = "mutate" if registration.mutating else "validate"
-    return ConfigurationError(
-        f"{verb} {registration.kind}: {what}", remedy=remedy or "see RegistrationOptions"
-    )
-
-
-_CHOICES: Mapping[str, Any] = {
-    "failure_policy": FailurePolicy,
-    "side_effects": SideEffects,
-    "match_policy": MatchPolicy,
-    "reinvocation": Reinvocation,
-}
-
-
-def _check_choices(registration: Registration) -> None:
-    for option, choices in _CHOICES.items():
-        value = getattr(registration, option)
-        if value not in get_args(choices):
-            raise _refused(
-                registration,
-                f"{option} {value!r} is unknown",
-                f"it is one of {', '.join(get_args(choices))}",
-            )
-
-
-def _check_operations(registration: Registration) -> None:
-    operations = registration.operations
-    known = get_args(Operation)
-    if not operations or not set(operations) <= set(known):
-        raise _refused(
-            registration,
-            f"operations {list(operations)} can't be",
-            f"name one or more of {', '.join(known)}",
-        )
-    if "*" in operations and len(operations) > 1:
-        raise _refused(registration, "'*' stands for all operations", "leave the others out")
+def _may_stop_us(resource: KindLike) -> bool:
+    """Whether nobody could start the operator where its webhook does not answer."""
+    return isinstance(resource, Kind) and (resource.namespaced or resource == kinds.Namespace)
 
 
 def _check_subresources(registration: Registration) -> None:
-    subresources = registration.subresources
+    where, subresources = f"webhook {registration.name}", registration.subresources
     if not subresources:
-        raise _refused(registration, "subresources is empty", "'' stands for the object itself")
+        raise ConfigurationError(
+            f"{where}: subresources is empty", remedy="write '' for the object itself"
+        )
     if isinstance(registration.resource, Kind):
         return
     foreign = [each for each in subresources if each not in ("", "status")]
     if foreign:
         name = registration.resource.__name__
-        raise _refused(
-            registration,
-            f"requests to {foreign[0]!r} hold no {name}",
-            f"register kind_of({name}) for it: its handler gets dicts",
-        )
-
-
-def _check_timeout(registration: Registration) -> None:
-    seconds: Any = registration.timeout_seconds
-    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 1 <= seconds <= 30:
-        raise _refused(
-            registration, f"timeout_seconds is {seconds!r}", "use a whole number from 1 to 30"
+        raise ConfigurationError(
+            f"{where}: requests to {foreign[0]!r} hold no {name}",
+            remedy=f"register kind_of({name}) for it: its handler gets dicts",
         )

@@ -7,19 +7,20 @@ so that no handler can change what others compare with.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-import msgspec
-
 from rws_operator.client.decode import decode_json, decode_object
-from rws_operator.errors import ConfigurationError, DeadlineExceeded
+from rws_operator.errors import ConfigurationError, DeadlineExceeded, DecodeError
 from rws_operator.resources import Kind
 from rws_operator.resources.names import check_qualified
+from rws_operator.webhook.invalid import faults, warning
 from rws_operator.webhook.review import is_null
+from rws_operator.webhook.user import decode_user
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
+
+    import msgspec
 
     from rws_operator.client import Client
     from rws_operator.resources import KindLike
@@ -29,29 +30,10 @@ if TYPE_CHECKING:
         GroupVersionResource,
         ReviewedRequest,
     )
+    from rws_operator.webhook.user import UserInfo
 
 T = TypeVar("T")
 X = TypeVar("X")
-
-
-@dataclass(frozen=True, slots=True)
-class UserInfo:
-    """Who makes the request."""
-
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-class _UserInfo(msgspec.Struct):
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] | None = None
-    extra: dict[str, tuple[str, ...] | None] | None = None
-
-
-_decode_user = msgspec.json.Decoder(_UserInfo).decode
 
 
 class AdmissionRequest(Generic[T]):
@@ -68,6 +50,7 @@ class AdmissionRequest(Generic[T]):
     __slots__ = (
         "_audit",
         "_call",
+        "_has_read_old",
         "_loop",
         "_object",
         "_old_object",
@@ -85,6 +68,7 @@ class AdmissionRequest(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._object: T | None = None
         self._old_object: T | None = None
+        self._has_read_old = False
         self._raw_object: dict[str, Any] | None = None
         self._raw_old_object: dict[str, Any] | None = None
         self._warnings: list[str] = []
@@ -157,9 +141,7 @@ class AdmissionRequest(Generic[T]):
         Raises:
             DecodeError: The API server sent something else.
         """
-        user = decode_json(self._review.user_info, _decode_user, "user")
-        extra = {key: values or () for key, values in (user.extra or {}).items()}
-        return UserInfo(user.username, user.uid, user.groups or (), extra)
+        return decode_user(self._review.user_info)
 
     @property
     def object(self) -> T:
@@ -182,12 +164,13 @@ class AdmissionRequest(Generic[T]):
     def old_object(self) -> T | None:
         """The object as it is stored; None where there is none, e.g. on CREATE.
 
-        Raises:
-            DecodeError: The class can't read it. Unless the handler catches this, the call
-                fails; `raw_old_object` can always be read.
+        None as well where the class can't read it, so that it can be repaired; whoever makes the
+        request is warned. (Its deletion is allowed without the handler.) `raw_old_object` can
+        always be read.
         """
-        if self._old_object is None and not is_null(self._review.old_object):
-            self._old_object = self._typed(self._review.old_object)
+        if not self._has_read_old:
+            self._has_read_old = True
+            self._old_object = self._read_old()
         return self._old_object
 
     @property
@@ -270,6 +253,19 @@ class AdmissionRequest(Generic[T]):
         if isinstance(self._resource, Kind):
             return decode_json(raw, decode_object, self._resource.kind)
         return self._resource.from_wire(bytes(raw))
+
+    def _read_old(self) -> T | None:
+        if is_null(self._review.old_object):
+            return None
+        try:
+            found: T = self._typed(self._review.old_object)
+        except DecodeError as error:
+            # A deletion repairs nothing; and what is no field's fault is no fault of the object.
+            if is_null(self._review.object) or not faults(error):
+                raise
+            self.warn(warning(self._review, error, "was compared with nothing, for it is stored"))
+            return None
+        return found
 
     async def _until_deadline(self, call: Coroutine[Any, Any, X]) -> X:
         limit = asyncio.timeout_at(self._call.deadline)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from rws_operator.client.decode import UNDECODABLE
-from rws_operator.webhook.endpoint import ReviewError
+from rws_operator.webhook.errors import ReviewError
 
 if TYPE_CHECKING:
     from rws_operator.errors import Denied

@@ -14,16 +14,7 @@ from rws_operator.webhook.admission import Admission
 from rws_operator.webhook.conversion import RawConversion
 from rws_operator.webhook.handlers import Handlers
 from rws_operator.webhook.http import Route, not_found
-from rws_operator.webhook.registration import (
-    CONVERSION_PATH,
-    Registration,
-    RegistrationOptions,
-    WebhookOptions,
-    check_function,
-    check_path,
-    default_path,
-    register,
-)
+from rws_operator.webhook.registration import check_function, check_path, register
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -33,16 +24,8 @@ if TYPE_CHECKING:
     from rws_operator.client import Client
     from rws_operator.resources import Kind, KindLike
     from rws_operator.webhook.endpoint import Endpoint
+    from rws_operator.webhook.registration import Registration, RegistrationOptions
     from rws_operator.webhook.request import AdmissionRequest
-
-__all__ = [
-    "CONVERSION_PATH",
-    "Registration",
-    "RegistrationOptions",
-    "WebhookOptions",
-    "Webhooks",
-    "default_path",
-]
 
 R = TypeVar("R", bound=CustomResource)
 
@@ -59,7 +42,6 @@ class Webhooks:
         self._registrations: list[Registration] = []
         self._routes: dict[str, Route] = {}
         self._handlers = Handlers()
-        self._closing = False
 
     @property
     def registrations(self) -> tuple[Registration, ...]:
@@ -187,16 +169,8 @@ class Webhooks:
         """Answer a call, for `aiohttp.web.Server`; a path that is not ours gets 404."""
         route = self._routes.get(request.path)
         if route is None:
-            response = not_found(request)
-        else:
-            response = await route.respond(request, self._handlers, self._client)
-        if self._closing:
-            response.force_close()
-        return response
-
-    def close_connections(self) -> None:
-        """Ask with every further answer for the connection to be closed; for a stopping replica."""
-        self._closing = True
+            return not_found(request)
+        return await route.respond(request, self._handlers, self._client)
 
     def _register(self, registration: Registration) -> Self:
         if any(each.name == registration.name for each in self._registrations):

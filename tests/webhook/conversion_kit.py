@@ -21,7 +21,8 @@ from rws_operator.manifests import WebhookTarget, crd, with_conversion_webhook
 from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.conversion import TypedConversion
 from rws_operator.webhook.converters import Converters
-from rws_operator.webhook.endpoint import Call, ReviewError
+from rws_operator.webhook.endpoint import Call
+from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.handlers import Handlers
 
 if TYPE_CHECKING:

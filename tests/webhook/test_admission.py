@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import threading
@@ -9,14 +10,16 @@ import pydantic
 import pytest
 
 from rws_operator import metrics
-from rws_operator.errors import ConfigurationError, DeadlineExceeded, DecodeError, Denied
+from rws_operator.errors import ConfigurationError, DeadlineExceeded, Denied
 from rws_operator.resources import CustomResource, Field, Kind, Model, kinds
 from rws_operator.testing import eventually
 from rws_operator.webhook.admission import Admission
-from rws_operator.webhook.endpoint import Call, ReviewError
+from rws_operator.webhook.endpoint import Call
+from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.handlers import Handlers
 from rws_operator.webhook.registration import register
-from rws_operator.webhook.request import AdmissionRequest, UserInfo
+from rws_operator.webhook.request import AdmissionRequest
+from rws_operator.webhook.user import UserInfo
 from tests.webhook.reviews import operations, response, review
 
 
@@ -303,24 +306,47 @@ async def test_a_bool_in_place_of_a_number_is_a_change() -> None:
     assert not (await ask(nothing, review(new, operation="UPDATE", oldObject=old)))["allowed"]
 
 
-async def test_an_unreadable_object_may_be_deleted() -> None:
-    """Unless the handler reads it and does not mind what it raises."""
-    body = review(None, operation="DELETE", oldObject=thing(retentionDays="seven"))
-    assert (await ask(nothing, body))["allowed"]
+@pytest.mark.parametrize("mutating", [False, True])
+async def test_an_unreadable_object_may_be_deleted(mutating: bool) -> None:
+    """Without the handler, which can't be asked; a warning says so."""
+    asked: list[Any] = []
+    body = review(None, operation="DELETE", oldObject=thing(retentionDays="hunter2"))
+    found = await ask(asked.append, body, mutating=mutating)
+    assert found["allowed"]
+    assert not asked
+    (said,) = found["warnings"]
+    assert said.startswith('Thing "a" was not reviewed, for it is invalid: spec.retentionDays: ')
+    assert "hunter2" not in said
 
-    def reads(request: AdmissionRequest[Thing]) -> None:
-        _ = request.old_object
 
-    with pytest.raises(ReviewError, match=r"spec\.retentionDays") as raised:
-        await ask(reads, body)
-    assert raised.value.status == 500
+async def test_a_deletion_of_another_kind_is_not_let_through() -> None:
+    """A webhook that was configured by hand for a version that its class is not."""
+    other = thing() | {"apiVersion": "admission.test.example.com/v2"}
+    with pytest.raises(ReviewError, match=r"admission\.test\.example\.com/v2") as raised:
+        await ask(nothing, review(None, operation="DELETE", oldObject=other))
+    assert raised.value.status == 400
 
-    def minds(request: AdmissionRequest[Thing]) -> None:
-        with pytest.raises(DecodeError):
-            _ = request.old_object
-        assert request.raw_old_object
 
-    assert (await ask(minds, body))["allowed"]
+@pytest.mark.parametrize("mutating", [False, True])
+async def test_an_unreadable_object_may_be_repaired(mutating: bool) -> None:
+    """The handler compares with nothing, as on a create, and the client is warned once."""
+    old: list[Any] = []
+
+    def check(request: AdmissionRequest[Thing]) -> None:
+        old.append(request.old_object)
+        old.append(request.old_object)
+        old.append(request.raw_old_object)
+
+    stored = thing(retentionDays="hunter2")
+    body = review(thing(retentionDays=3), operation="UPDATE", oldObject=stored)
+    found = await ask(check, body, mutating=mutating)
+    assert found["allowed"]
+    assert old == [None, None, stored]
+    (said,) = found["warnings"]
+    assert said.startswith(
+        'Thing "a" was compared with nothing, for it is stored invalid: spec.retentionDays: '
+    )
+    assert "hunter2" not in said
 
 
 # Mutation.
@@ -475,6 +501,21 @@ async def test_a_raising_handler_fails_the_call(
     assert metrics.webhook_panics._value.get() == panics + 1
 
 
+async def test_what_a_handler_can_not_read_is_logged_without_values(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Pydantic's own error, which the log shows as the cause, would tell them."""
+    wrong = thing(retentionDays="hunter2")
+
+    def check(_: Any) -> None:
+        Thing.from_wire(wrong)
+
+    with pytest.raises(ReviewError, match=r"spec\.retentionDays"):
+        await ask(check, review(thing()))
+    assert "ValidationError" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
 async def test_a_handlers_own_timeout_is_an_error_of_its_own() -> None:
     """Not taken for the deadline."""
 
@@ -519,6 +560,66 @@ async def test_a_slow_async_handler_is_cut() -> None:
     assert cut == [True]
 
 
+async def test_an_async_handler_that_heeds_no_cancellation_is_left_behind_and_counted() -> None:
+    """The call ends soon after the deadline, the handler when it likes; others go on."""
+    release, ended = asyncio.Event(), asyncio.Event()
+
+    async def check(_: Any) -> None:
+        while not release.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await release.wait()
+        ended.set()
+
+    stuck = metrics.webhook_handlers_stuck._value.get()
+    async with asyncio.timeout(2):
+        with pytest.raises(ReviewError, match="in time") as raised:
+            await ask(check, review(thing()), seconds=0.05)
+    assert raised.value.status == 504
+    assert metrics.webhook_handlers_stuck._value.get() == stuck + 1
+    assert (await ask(nothing, review(thing())))["allowed"]
+    release.set()
+    await ended.wait()
+    await eventually(5, lambda: metrics.webhook_handlers_stuck._value.get() == stuck, 0.005)
+
+
+async def test_an_async_handler_has_time_to_clean_up() -> None:
+    """It is cancelled once: what it awaits on its way out is not cut again."""
+    ended: list[bool] = []
+
+    async def check(_: Any) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.1)
+            ended.append(True)
+
+    with pytest.raises(ReviewError, match="in time"):
+        await ask(check, review(thing()), seconds=0.05)
+    await eventually(5, lambda: ended, 0.005)
+
+
+async def test_an_async_handler_hears_that_its_call_is_gone() -> None:
+    """A client that went away; nothing stays counted."""
+    started, cut = asyncio.Event(), asyncio.Event()
+
+    async def check(_: Any) -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cut.set()
+            raise
+
+    stuck = metrics.webhook_handlers_stuck._value.get()
+    call = asyncio.ensure_future(ask(check, review(thing())))
+    await started.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await asyncio.wait_for(cut.wait(), 5)
+    await eventually(5, lambda: metrics.webhook_handlers_stuck._value.get() == stuck, 0.005)
+
+
 async def test_a_hanging_plain_handler_is_left_behind_and_counted() -> None:
     """The call ends at the deadline, its thread when it likes."""
     release, ended = threading.Event(), threading.Event()
@@ -527,16 +628,16 @@ async def test_a_hanging_plain_handler_is_left_behind_and_counted() -> None:
         release.wait(10)
         ended.set()
 
-    stuck = metrics.webhook_threads_stuck._value.get()
+    stuck = metrics.webhook_handlers_stuck._value.get()
     started = time.monotonic()
     with pytest.raises(ReviewError, match="in time") as raised:
         await ask(check, review(thing()), seconds=0.1)
     assert raised.value.status == 504
     assert time.monotonic() - started < 2
-    assert metrics.webhook_threads_stuck._value.get() == stuck + 1
+    assert metrics.webhook_handlers_stuck._value.get() == stuck + 1
     release.set()
     await asyncio.to_thread(ended.wait, 5)
-    await eventually(5, lambda: metrics.webhook_threads_stuck._value.get() == stuck, 0.005)
+    await eventually(5, lambda: metrics.webhook_handlers_stuck._value.get() == stuck, 0.005)
     assert ended.is_set()
 
 

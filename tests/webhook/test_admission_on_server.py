@@ -428,7 +428,7 @@ async def test_an_unreadable_object_can_be_let_go(world: World) -> None:
         "patch", "things", "a", "-n", world.namespace, "--type=merge",
         "-p", '{"metadata":{"finalizers":null}}',
     )  # fmt: skip
-    assert 'Warning: Thing "a" is not reviewed, for it is invalid: spec.retentionDays' in output
+    assert 'Warning: Thing "a" was not reviewed, for it is invalid: spec.retentionDays' in output
     with pytest.raises(NotFound):
         await world.raw()
 

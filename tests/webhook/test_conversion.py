@@ -14,7 +14,8 @@ from rws_operator.errors import Denied, PermanentError
 from rws_operator.testing.eventually import eventually
 from rws_operator.webhook.conversion import RawConversion, TypedConversion
 from rws_operator.webhook.converters import Converters
-from rws_operator.webhook.endpoint import Call, ReviewError
+from rws_operator.webhook.endpoint import Call
+from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.handlers import Handlers
 from tests.webhook.conversion_kit import answer, review, versions_of
 
@@ -454,9 +455,9 @@ async def test_thread_left_behind_begins_no_further_object():
     objects = [box(name=name) for name in ("one", "two", "three")]
     response = await convert(hang, *objects, seconds=0.2)
     assert "Box default/one can't be converted" in response["result"]["message"]
-    assert metrics.webhook_threads_stuck._value.get() == 1
+    assert metrics.webhook_handlers_stuck._value.get() == 1
     release.set()
-    await eventually(5, lambda: metrics.webhook_threads_stuck._value.get() == 0)
+    await eventually(5, lambda: metrics.webhook_handlers_stuck._value.get() == 0)
     assert seen == ["one"]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from rws_operator.errors import ConfigurationError, NotFound, ServerError
 from rws_operator.manifests import WebhookTarget
+from rws_operator.manifests.webhook import EntryOptions
 from rws_operator.resources import Kind, kinds
 from rws_operator.testing.eventually import eventually
 from rws_operator.webhook.documents import configurations
@@ -24,6 +25,7 @@ NOBODY = WebhookTarget(url="https://127.0.0.1:9")
 
 def registration(**fields: Any) -> Registration:
     """A validating webhook for Widgets, but for what is said."""
+    of_entry = {key: fields.pop(key) for key in EntryOptions.__annotations__ if key in fields}
     defaults: dict[str, Any] = {
         "kind": WIDGET,
         "resource": WIDGET,
@@ -31,6 +33,7 @@ def registration(**fields: Any) -> Registration:
         "path": "/validate/widgets.example.com/v1",
         "name": "validate.widgets.example.com",
         "function": print,
+        "options": of_entry,
     }
     return Registration(**(defaults | fields))
 

@@ -374,18 +374,6 @@ async def test_a_wrapped_application_answers_all_other_paths() -> None:
             assert answer.status == 405
 
 
-async def test_a_stopping_replica_asks_for_connections_to_be_closed() -> None:
-    """So that the API server's next call goes to another replica."""
-    webhooks = Webhooks().validate(kinds.ConfigMap, "/stop", allow)
-    async with serving(webhooks.handle) as (address, session):
-        async with session.post(f"{address}/stop", data=BODY, headers=JSON) as answer:
-            assert "Connection" not in answer.headers
-        webhooks.close_connections()
-        for path, status in (("/stop", 200), ("/unknown", 404)):
-            async with session.post(f"{address}{path}", data=BODY, headers=JSON) as answer:
-                assert (answer.status, answer.headers["Connection"]) == (status, "close")
-
-
 async def test_a_denial_is_an_answer() -> None:
     """HTTP 200: the API server reads the review."""
 

@@ -43,8 +43,7 @@ def test_what_was_left_open_is_filled_in() -> None:
         "/validate-things", "validate.things.webhooks.test.example.com",
     )  # fmt: skip
     assert (found.operations, found.resources) == (("CREATE", "UPDATE"), ("things",))
-    assert (found.failure_policy, found.timeout_seconds, found.side_effects) == ("Fail", 10, "None")
-    assert (found.match_policy, found.reinvocation) == ("Equivalent", "Never")
+    assert (found.failure_policy, found.timeout_seconds, found.options) == ("Fail", 10, {})
     assert not found.exempt_own_namespace
 
 
@@ -68,11 +67,14 @@ def test_options_are_kept() -> None:
     assert (found.name, found.operations) == ("pods.example.com", ("CREATE",))
     assert found.resources == ("pods", "pods/ephemeralcontainers")
     assert (found.failure_policy, found.timeout_seconds) == ("Ignore", 3)
-    assert (found.side_effects, found.match_policy, found.reinvocation) == (
-        "NoneOnDryRun", "Exact", "IfNeeded",
-    )  # fmt: skip
-    assert found.match_conditions == {"not-ours": "request.userInfo.username != 'us'"}
-    assert found.object_selector == {"matchLabels": {"a": "b"}}
+    assert found.options == {
+        "timeout_seconds": 3,
+        "side_effects": "NoneOnDryRun",
+        "match_policy": "Exact",
+        "match_conditions": {"not-ours": "request.userInfo.username != 'us'"},
+        "object_selector": {"matchLabels": {"a": "b"}},
+        "reinvocation": "IfNeeded",
+    }
 
 
 def test_core_kinds_have_a_name_of_three_labels_too() -> None:
@@ -83,10 +85,16 @@ def test_core_kinds_have_a_name_of_three_labels_too() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "exempt"),
-    [(kinds.Pod, True), (kinds.Node, False), (Thing, False), (kind_of(Thing), True)],
+    [
+        (kinds.Pod, True),
+        (kinds.Namespace, True),
+        (kinds.Node, False),
+        (Thing, False),
+        (kind_of(Thing), True),
+    ],
 )
 def test_whose_rules_exempt_our_own_namespace(kind: Any, exempt: bool) -> None:
-    """A webhook on Pods must not keep the operator's own pod from being made."""
+    """One on Pods or Namespaces must not keep the operator's own from being made."""
     (found,) = Webhooks().validate(kind, "/v", check).registrations
     assert found.exempt_own_namespace is exempt
     (found,) = Webhooks().validate(kind, "/v", check, exempt_own_namespace=not exempt).registrations
@@ -164,15 +172,15 @@ def test_a_name_is_taken_once() -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"name": "short"}, "three DNS labels"),
-        ({"name": "a.b"}, "three DNS labels"),
-        ({"name": "A.b.c"}, "three DNS labels"),
+        ({"name": "short"}, "fewer than three parts"),
+        ({"name": "a.b"}, "fewer than three parts"),
+        ({"name": "A.b.c"}, "not a DNS subdomain"),
         ({"operations": []}, "operations"),
         ({"operations": ["PATCH"]}, "PATCH"),
-        ({"operations": "CREATE"}, r"write \['CREATE'\]"),
-        ({"operations": ["*", "CREATE"]}, "all operations"),
+        ({"operations": "CREATE"}, r"operations='CREATE': pass a list"),
+        ({"operations": ["*", "CREATE"]}, "all of them"),
         ({"subresources": []}, "subresources"),
-        ({"subresources": "status"}, r"write \['status'\]"),
+        ({"subresources": "status"}, r"subresources='status': pass a list"),
         ({"subresources": ["scale"]}, r"'scale' hold no Thing.*kind_of\(Thing\)"),
         ({"failure_policy": "fail"}, "Fail, Ignore"),
         ({"side_effects": "Some"}, "NoneOnDryRun"),
@@ -182,7 +190,9 @@ def test_a_name_is_taken_once() -> None:
         ({"timeout_seconds": 2.5}, "from 1 to 30"),
         ({"timeout_seconds": True}, "from 1 to 30"),
         ({"match_conditions": {"a b": "true"}}, "match condition"),
-        ({"reinvocation": "IfNeeded"}, "mutating webhooks only"),
+        ({"match_conditions": {"a": ""}}, "no CEL expression"),
+        ({"namespace_selector": {"a": "b"}}, "namespace_selector"),
+        ({"reinvocation": "IfNeeded"}, "only mutating webhooks"),
         ({"failurepolicy": "Fail"}, "unknown option 'failurepolicy'.*failure_policy"),
     ],
 )
