@@ -18,8 +18,8 @@ runs, and what would block without it goes first:
    running. Finalizers are stripped only from objects that are being deleted already: a running
    operator would put them back on any other.
 5. The Deployment and its pods, then, with ``keep_crds``, the finalizers on what stays.
-6. The rest: budget, Service, Secret, Lease, permissions, and at last the namespace, unless
-   something else lives in it.
+6. The rest: budget, Service, Secret, Lease, permissions. The namespace stays, for what else is in
+   it nobody knows, unless its end is asked for by name (``delete_namespace``).
 
 Each step takes "there is none" for done, so that the whole can be run again wherever it stopped,
 with the operator alive, dead or gone.

@@ -28,6 +28,7 @@ async def uninstall(
     *,
     finalizers: Mapping[Kind, Sequence[str]],
     keep_crds: bool = False,
+    delete_namespace: bool = False,
     strip_finalizers: bool = False,
     timeout_seconds: float = TIMEOUT_SECONDS,
     tell: Callable[[str], None],
@@ -39,6 +40,7 @@ async def uninstall(
         documents: What installed it.
         finalizers: The finalizers that its controllers put on objects, by kind.
         keep_crds: Leave its CRDs and their objects, converted no more.
+        delete_namespace: Delete its namespace too, whatever is in it.
         strip_finalizers: Take the finalizers off without waiting for a cleanup.
         timeout_seconds: How long objects may take to go, and the namespace after them.
         tell: Called with a line for each thing done.
@@ -62,6 +64,7 @@ async def uninstall(
             is_stripping=strip_finalizers,
             keep_crds=keep_crds,
         ),
+            delete_namespace=delete_namespace,
     )
     crds = {part: crd for part in parts.crds if (crd := await removal.read(part)) is not None}
     own = {part: stored_kind(crd) for part, crd in crds.items()}
@@ -81,7 +84,7 @@ async def uninstall(
     for part in parts.others:
         await (removal.delete_secret if part.kind == kinds.Secret else removal.delete)(part)
     for part in parts.namespaces:
-        await removal.delete_namespace(part, own.values() if keep_crds else ())
+        await (removal.delete_namespace if delete_namespace else removal.leave_namespace)(part)
 
 
 def _is_crd(document: Mapping[str, Any]) -> bool:
