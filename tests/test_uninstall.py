@@ -292,12 +292,7 @@ async def test_dead_webhooks_and_a_dead_conversion_do_not_hold_it_up(subject: Su
     await stored_as_old(subject)
     await subject.apply()
 
-    async def is_wedged() -> bool:
-        with pytest.raises(OperatorError, match="conversion webhook"):
-            await subject.admin.list(subject.kind)
-        return True
-
-    await eventually(10, is_wedged)
+    await eventually(10, lambda: _is_unreadable(subject))
     (line,) = [
         each for each in await survey(subject.admin, subject.documents()) if "and with it" in each
     ]
@@ -308,6 +303,12 @@ async def test_dead_webhooks_and_a_dead_conversion_do_not_hold_it_up(subject: Su
     configuration = f"deleted ValidatingWebhookConfiguration {subject.name}"
     reverted = f"reverted the conversion of {subject.kind.resource} to None"
     assert told.index(configuration) < told.index(reverted)
+
+
+async def _is_unreadable(subject: Subject) -> bool:
+    with pytest.raises(OperatorError, match="conversion webhook"):
+        await subject.admin.list(subject.kind)
+    return True
 
 
 async def test_cleanups_see_objects_converted(subject: Subject) -> None:
@@ -333,6 +334,48 @@ async def test_kept_objects_keep_what_they_hold(subject: Subject) -> None:
     await subject.uninstall(keep_crds=True, strip_finalizers=True)
     found = await subject.admin.get(subject.kind, "old", subject.name)
     assert "finalizers" not in found["metadata"]
+
+
+async def test_kept_objects_are_not_lost_to_a_dead_conversion(subject: Subject) -> None:
+    """Nobody could read them rightly any more: it ends before that, and goes on once one can."""
+    subject.control()
+    port = subject.serve()
+    await stored_as_old(subject)
+    await subject.apply()
+    await eventually(10, lambda: _is_unreadable(subject))
+    with pytest.raises(UninstallIncomplete) as ended:
+        await subject.uninstall(keep_crds=True, timeout_seconds=3)
+    assert f"{subject.kind.resource} are converted still" in str(ended.value)
+    assert "run uninstall again, with a longer --timeout" in str(ended.value)
+    assert {"CustomResourceDefinition", "Deployment"} <= set(await subject.left())
+    async with running(subject.operator, http_port=0, webhook_port=port):
+        await eventually(20, lambda: is_ready(subject.operator))
+        await subject.uninstall(keep_crds=True)
+    found = await subject.admin.get(subject.kind, "old", subject.name)
+    assert found["spec"] == {"volumes": 7}
+
+
+async def test_the_permission_to_store_anew_is_asked_for_where_it_is_needed(
+    subject: Subject,
+) -> None:
+    """Who may do all else is told before anything goes, not halfway."""
+    subject.serve()
+    await stored_as_old(subject)
+    await subject.apply()
+    every = ["get", "list", "create", "delete"]
+    rules = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": every},
+        {"apiGroups": [CRD.group], "resources": [CRD.plural], "verbs": ["patch"]},
+    ]
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": subject.name},  # in the place of its own, which goes with it
+        "rules": rules,
+    }
+    await subject.apply([role])
+    missing = f"nothing was removed: this user may not patch {subject.kind.resource}: "
+    assert missing in await subject.refusal()
 
 
 async def test_finalizers_can_be_stripped_from_under_a_running_operator(subject: Subject) -> None:

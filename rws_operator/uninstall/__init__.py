@@ -11,8 +11,9 @@ runs, and what would block without it goes first:
    about a webhook configuration.
 3. The conversions. Objects stored in an older version are written anew first, in the storage
    version and by the conversion itself, for without it the API server would read them as if their
-   fields had the new version's names. Where no conversion answers, that can't be had and is
-   told. Then each CRD's strategy is set to None, whatever came before.
+   fields had the new version's names. Where that can't be had, for no conversion answers, it is
+   told; with ``keep_crds`` it ends here, with nothing lost. Then each CRD's strategy is set to
+   None.
 4. The CRDs, and with them their objects, while the operator still runs and cleans up. The wait is
    bounded; its error names what is left, on what it waits and the remedy, and leaves the operator
    running. Finalizers are stripped only from objects that are being deleted already: a running
