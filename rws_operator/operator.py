@@ -411,7 +411,7 @@ class Operator:
         return self._lifecycle is not None and self._lifecycle.has_lost_lease()
 
     def main(self, argv: Sequence[str] | None = None) -> NoReturn:
-        """Be the program's command line: ``serve``, ``--manifests``, or help.
+        """Be the program's command line: ``serve``, ``uninstall``, ``--manifests``, or help.
 
         Args:
             argv: Arguments without the program's name; by default those of the process.

@@ -95,7 +95,16 @@ def test_options_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) 
     assert program.asked["webhook_url"] == "https://h:1"
 
 
-@pytest.mark.parametrize("arguments", [["--manifests", "--image", "i"], ["--debug", "--manifests"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--manifests", "--image", "i"],
+        ["--debug", "--manifests"],
+        ["uninstall"],
+        ["uninstall", "--debug"],
+        ["--debug", "uninstall"],
+    ],
+)
 def test_an_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """What, where and remedy stand in one line; a traceback only comes with --debug."""
     error = ConfigurationError("Backup.spec:\n  no such field", remedy="name it")
