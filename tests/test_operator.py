@@ -173,6 +173,25 @@ def test_rules_are_merged_over_all_controllers() -> None:
     ]
 
 
+def test_what_webhook_handlers_need_can_be_declared() -> None:
+    """No declaration says what they ask for, and no controller need be there to say it."""
+    operator = Operator("guard")
+    wanted = PolicyRule("", ("secrets",), ("get", "list"))
+    operator.rule(PolicyRule("", ("secrets",), ("list",)))
+    operator.rule(PolicyRule("", ("secrets",), ("get",)))
+
+    @operator.validate(kinds.Pod)
+    async def has_its_secret(request: AdmissionRequest[dict[str, Any]]) -> None:
+        await request.client.list(kinds.Secret, request.namespace)
+
+    assert operator.rules() == [wanted]
+    printed = operator.manifests()
+    (role,) = [each for each in printed if each["kind"] == "ClusterRole"]
+    assert wanted.to_wire() in role["rules"]
+    with pytest.raises(ConfigurationError, match="operator guard: rule='secrets'"):
+        operator.rule("secrets")  # type: ignore[arg-type]
+
+
 def test_manifests_hold_each_own_kind_once_with_all_its_versions() -> None:
     """Two controllers of one kind share a CRD; built-in kinds have none."""
     operator = Operator("example.com/App")
