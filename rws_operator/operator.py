@@ -347,6 +347,16 @@ class Operator:
             drain_seconds=self.stop_seconds,
         )
 
+    def unnamed_host(self, webhook_url: str, namespace: str | None = None) -> str | None:
+        """The URL's host, if webhooks are called there and their certificate does not name it.
+
+        Args:
+            webhook_url: Where the API server calls them.
+            namespace: Where it runs; by default a namespace of its own name.
+        """
+        where = namespace or self._object_name
+        return documents.unnamed_host(self._declaration, where, webhook_url)
+
     @property
     def default_image(self) -> str:
         """The image that the manifests name when none is given."""

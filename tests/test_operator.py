@@ -390,6 +390,30 @@ def test_manifests_by_url_call_no_service() -> None:
     assert operator.crds(webhook_url="https://host:1234") == [crd]
 
 
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://127.0.0.1:9443", None),
+        ("https://[0:0::1]:9443", None),
+        ("https://Host.Example.com", None),
+        ("https://any.example.org.", None),
+        ("https://app.n.svc", None),
+        ("https://127.0.0.2:9443", "127.0.0.2"),
+        ("https://app.other.svc", "app.other.svc"),
+        ("https://one.any.example.org", "one.any.example.org"),
+        ("https://[::2]", "::2"),
+    ],
+)
+def test_a_host_that_the_certificate_does_not_name_is_known(url: str, host: str | None) -> None:
+    """Names are compared as TLS does, the Service's among them; without webhooks none matters."""
+    operator = Operator("app")
+    names = ["127.0.0.1", "::1", "host.example.com", "*.example.org"]
+    operator.certificate(names=names)
+    assert operator.unnamed_host(url, "n") is None
+    validating(operator)
+    assert operator.unnamed_host(url, "n") == host
+
+
 def test_a_kind_given_as_a_value_has_no_crd() -> None:
     """Its CRD is somebody else's."""
     operator = Operator("app")

@@ -111,6 +111,13 @@ def print_manifests(program: Program, *, debug: bool, **arguments: Any) -> int:
         return tell_failure(error, debug=debug)
     if arguments["image"] is None:
         say(f"note: no --image was given: the Deployment names {program.default_image}")
+    if arguments["webhook_url"] is not None:
+        host = program.unnamed_host(arguments["webhook_url"], arguments["namespace"])
+        if host is not None:
+            say(
+                f"note: the API server will trust no certificate of the operator's at {host}: name "
+                f'it there, operator.certificate(names=["{host}"]), or mount one that does'
+            )
     sys.stdout.write(text)
     sys.stdout.flush()
     return 0

@@ -39,6 +39,10 @@ class Program(Runner, Protocol):
         """What installs it."""
         ...
 
+    def unnamed_host(self, webhook_url: str, namespace: str | None) -> str | None:
+        """The URL's host, if webhooks are called there and their certificate does not name it."""
+        ...
+
     def finalizers(self) -> Mapping[Kind, Sequence[str]]:
         """The finalizers that its controllers put on objects, by kind."""
         ...
