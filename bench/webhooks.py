@@ -1,18 +1,22 @@
 """Reviews a second: our webhooks beside a bare aiohttp handler that answers a constant.
 
-    python bench/webhooks.py [--nested] [--rounds 5] [--seconds 1]
+    python bench/webhooks.py [--nested] [--rounds 5] [--seconds 1] [--require 0.5]
 
 Reviews of a 10 kB object go over TLS on connections that stay open, 1, 8 and 32 at once, to each
 of two servers: ours with a handler that validates, mutates or converts the typed object, and
 aiohttp's own `web.Server` with a handler that reads the body and answers what ours answered, as
 fixed bytes. The object holds one long text, as the reference workload's do, or with --nested 55
 models of six fields. Handlers are `async def` and, on the lines that say so, plain `def`, which
-runs in a thread.
+runs in a thread. The line `convert-many` is of reviews of 50 such objects, as a list brings them,
+one at once.
 
 A third server, which is no HTTP server at all but writes fixed bytes for each that come, shows how
 fast the load generator itself can go. Each server is a process of its own, the generator another,
 and each kept on a core of its own; the runs of one round alternate between the servers, and the
 medians of all rounds are printed. The server's CPU time for a review says most on a busy machine.
+
+With --require, the exit code is 1 if on any line ours answered less than that part of what the bare
+handler did a second; `convert-many`, whose work a constant answer can't stand for, does not count.
 """
 
 from __future__ import annotations
@@ -44,7 +48,11 @@ from rws_operator.webhook.webhooks import Webhooks
 
 CONCURRENCIES = (1, 8, 32)
 CONSTANT_SERVERS = ("bare", "ceiling")
-PATHS = ("/validate", "/mutate", "/convert", "/validate-plain", "/mutate-plain", "/convert-plain")
+SINGLE_PATHS = ("/validate", "/mutate", "/convert")
+PLAIN_PATHS = ("/validate-plain", "/mutate-plain", "/convert-plain")
+MANY_PATH = "/convert-many"
+PATHS = (*SINGLE_PATHS, *PLAIN_PATHS, MANY_PATH)
+MANY = 50
 CEILING_PATH = "/validate"
 TARGETS = 55
 TEXT_BYTES = 8800
@@ -198,12 +206,13 @@ def admission_review(*, nested: bool) -> bytes:
     return json.dumps(review, separators=(",", ":")).encode()
 
 
-def conversion_review(*, nested: bool) -> bytes:
-    """What the API server sends to have one object converted."""
+def conversion_review(*, nested: bool, count: int) -> bytes:
+    """What the API server sends to have objects converted."""
+    old = plan("v1alpha1", {"cron": "0 2 * * *", "keep": "30d"}, nested=nested)
     request = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "desiredAPIVersion": "bench.example.com/v1",
-        "objects": [plan("v1alpha1", {"cron": "0 2 * * *", "keep": "30d"}, nested=nested)],
+        "objects": [old] * count,
     }
     review = {"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1"}
     return json.dumps({**review, "request": request}, separators=(",", ":")).encode()
@@ -211,8 +220,10 @@ def conversion_review(*, nested: bool) -> bytes:
 
 def request_bytes(path: str, *, nested: bool) -> bytes:
     """A whole HTTP request, as Go's client writes it."""
-    review = conversion_review if path.startswith("/convert") else admission_review
-    body = review(nested=nested)
+    if path.startswith("/convert"):
+        body = conversion_review(nested=nested, count=MANY if path == MANY_PATH else 1)
+    else:
+        body = admission_review(nested=nested)
     head = (
         f"POST {path}?timeout=10s HTTP/1.1\r\nHost: bench.default.svc:443\r\n"
         f"User-Agent: kube-apiserver-admission\r\nContent-Length: {len(body)}\r\n"
@@ -259,6 +270,7 @@ async def serve_ours(tls: ServingTls) -> int:
         .validate(Plan, "/validate", validate_async)
         .mutate(Plan, "/mutate", mutate_async)
         .add(TypedConversion("/convert", on_loop))
+        .add(TypedConversion(MANY_PATH, on_loop))
         .validate(Plan, "/validate-plain", validate, name="validate.plain.bench.example.com")
         .mutate(Plan, "/mutate-plain", mutate, name="mutate.plain.bench.example.com")
         .add(TypedConversion("/convert-plain", plain))
@@ -447,7 +459,7 @@ class Bench:
         for number in range(rounds):
             print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
             for path in PATHS:
-                for concurrency in CONCURRENCIES:
+                for concurrency in (1,) if path == MANY_PATH else CONCURRENCIES:
                     # Every other round the other way round: no server always comes first.
                     for server in self.servers[:: 1 if number % 2 else -1]:
                         if server.name == "ceiling" and path != CEILING_PATH:
@@ -462,15 +474,29 @@ class Bench:
             f" {'CPU us':>7} {'ratio':>6}   busy: server, generator"
         ]
         for (path, concurrency, name), runs in sorted(self._runs.items(), key=_order):
-            bare = median(self._runs[path, concurrency, "bare"], "rate")
+            ratio = self._ratio(path, concurrency, name)
             bare_cost = median(self._runs[path, concurrency, "bare"], "cost")
             rate, cost = median(runs, "rate"), median(runs, "cost")
             lines.append(
-                f"{path.strip('/'):15} {concurrency:>4}  {name:8} {rate:>9.0f} {rate / bare:>6.2f} "
+                f"{path.strip('/'):15} {concurrency:>4}  {name:8} {rate:>9.0f} {ratio:>6.2f} "
                 f"{median(runs, 'p99') * 1e3:>7.2f} {cost * 1e6:>7.0f} {bare_cost / cost:>6.2f} "
                 f"{median(runs, 'server_cpu'):>14.0%}, {median(runs, 'generator_cpu'):.0%}"
             )
         return "\n".join(lines)
+
+    def _ratio(self, path: str, concurrency: int, name: str) -> float:
+        """How many reviews a second a server answered, beside the bare handler."""
+        rate = median(self._runs[path, concurrency, name], "rate")
+        return rate / median(self._runs[path, concurrency, "bare"], "rate")
+
+    def below(self, required: float) -> list[str]:
+        """The lines on which ours answered less than this part of what the bare handler did."""
+        return [
+            f"{path.strip('/')} {concurrency}: {ratio:.2f}"
+            for path in (*SINGLE_PATHS, *PLAIN_PATHS)
+            for concurrency in CONCURRENCIES
+            if (ratio := self._ratio(path, concurrency, "ours")) < required
+        ]
 
     async def _connect(self, server: Server, path: str) -> Caller:
         request = self._requests[path]
@@ -496,6 +522,8 @@ class Bench:
         took = time.perf_counter() - started
         cpu, own = server.cpu_seconds() - cpu, time.process_time() - own
         latencies = sorted(each for caller in callers for each in caller.latencies)
+        if not latencies:
+            raise SystemExit(f"{server.name} answered nothing at {path}: give it longer --seconds")
         for caller in callers:
             caller.is_running = False
         await asyncio.gather(*(caller.stopped for caller in callers))
@@ -525,7 +553,9 @@ def is_good(path: str, response: dict[str, Any]) -> bool:
     """Whether a webhook did what it is for."""
     if path.startswith("/convert"):
         done = response["result"]["status"] == "Success"
-        return bool(done and response["convertedObjects"][0]["spec"]["retentionDays"] == 30)
+        specs = [each["spec"] for each in response["convertedObjects"]]
+        count = MANY if path == MANY_PATH else 1
+        return bool(done and len(specs) == count and specs[-1]["retentionDays"] == 30)
     return bool(response["allowed"] and ("patch" in response) == path.startswith("/mutate"))
 
 
@@ -539,8 +569,8 @@ def median(runs: list[Run], field: str) -> float:
     return float(statistics.median(getattr(run, field) for run in runs))
 
 
-async def main(*, nested: bool, rounds: int, seconds: float) -> None:
-    """Start the servers, compare them, stop them."""
+async def main(*, nested: bool, rounds: int, seconds: float, required: float) -> int:
+    """Start the servers, compare them, stop them; return the exit code."""
     certificate = WebhookCertificate.generate("bench", "default")
     context = ssl.create_default_context(cadata=certificate.ca_pem)
     bench = Bench(context, nested=nested, seconds=seconds)
@@ -561,10 +591,16 @@ async def main(*, nested: bool, rounds: int, seconds: float) -> None:
         finally:
             for server in bench.servers:
                 server.stop()
-    sizes = ", ".join(f"{path.strip('/')} {bench.size(path)} B" for path in PATHS[:3])
+    sizes = ", ".join(
+        f"{path.strip('/')} {bench.size(path)} B" for path in (*SINGLE_PATHS, MANY_PATH)
+    )
     shape = f"{TARGETS} nested models" if nested else "one long text"
     print(f"requests of {shape}: {sizes}; medians of {rounds} rounds of {seconds} s a run")
     print(bench.table())
+    below = bench.below(required)
+    if below:
+        print(f"below {required:g} of the bare handler: {', '.join(below)}", file=sys.stderr)
+    return 1 if below else 0
 
 
 if __name__ == "__main__":
@@ -572,6 +608,7 @@ if __name__ == "__main__":
     parser.add_argument("--nested", action="store_true", help="an object of many small models")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--require", type=float, default=0.0, help="least ratio, for the exit code")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -579,6 +616,13 @@ if __name__ == "__main__":
         keep_to_core(1)
         asyncio.run(serve(arguments.serve, arguments.folder))
     else:
-        asyncio.run(
-            main(nested=arguments.nested, rounds=arguments.rounds, seconds=arguments.seconds)
+        sys.exit(
+            asyncio.run(
+                main(
+                    nested=arguments.nested,
+                    rounds=arguments.rounds,
+                    seconds=arguments.seconds,
+                    required=arguments.require,
+                )
+            )
         )

@@ -8,7 +8,9 @@ of somebody else's its author says so; the operator keeps the caBundle there, to
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from rws_operator.controller.controller import Controller
 from rws_operator.manifests import WebhookTarget, crd, installation
@@ -16,6 +18,7 @@ from rws_operator.manifests.rbac import conversion_rules
 from rws_operator.manifests.webhook import with_conversion_webhook
 from rws_operator.manifests.workload import WEBHOOK_PORT
 from rws_operator.resources import CustomResource, kind_of
+from rws_operator.webhook.certificate import service_names
 from rws_operator.webhook.documents import configurations
 
 if TYPE_CHECKING:
@@ -46,6 +49,29 @@ def target_of(webhooks: Declaration, namespace: str, url: str | None) -> Webhook
     if url is not None:
         return WebhookTarget(url=url)
     return WebhookTarget(service=webhooks.certificate.service, namespace=namespace)
+
+
+def unnamed_host(webhooks: Declaration, namespace: str, url: str) -> str | None:
+    """The host of a URL, if webhooks are called there and their certificate does not name it.
+
+    Args:
+        webhooks: Whose certificate it is.
+        namespace: Where the operator runs.
+        url: Where the API server calls them.
+    """
+    host = _normal(urlsplit(url).hostname or "")
+    settings = webhooks.certificate
+    names = {*map(_normal, (*service_names(settings.service, namespace), *settings.names))}
+    wildcard = "*." + host.partition(".")[2]
+    return host if webhooks and names.isdisjoint((host, wildcard)) else None
+
+
+def _normal(name: str) -> str:
+    """A host's name as a certificate's names are compared with it."""
+    try:
+        return str(ip_address(name))
+    except ValueError:
+        return name.lower().removesuffix(".")
 
 
 def crds(

@@ -21,7 +21,7 @@ from rws_operator.manifests import merge_rules
 from rws_operator.manifests.names import check_label, check_qualified, check_subdomain, object_name
 from rws_operator.manifests.webhook import TIMEOUT_SECONDS
 from rws_operator.manifests.workload import WEBHOOK_PORT
-from rws_operator.resources import CustomResource
+from rws_operator.resources import CustomResource, PolicyRule
 from rws_operator.runnable import Runnable
 from rws_operator.webhook.certificate import YEAR_SECONDS
 from rws_operator.webhook.declaration import STAGE_SECONDS, Declaration
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rws_operator.client import Client
-    from rws_operator.resources import Kind, PolicyRule
+    from rws_operator.resources import Kind
     from rws_operator.webhook.decorators import (
         ConvertDecorator,
         MutateDecorator,
@@ -81,6 +81,7 @@ class Operator:
         self._client = client
         self._election: Election | None = None
         self._runnables: dict[str, Runnable] = {}
+        self._rules: list[PolicyRule] = []
         self._declaration = Declaration(name, self._object_name)
         self._lifecycle: Lifecycle | None = None
 
@@ -250,12 +251,23 @@ class Operator:
             stage_seconds=stage_seconds,
         )
 
+    def rule(self, rule: PolicyRule) -> None:
+        """Add a permission that no controller's declaration says, e.g. a webhook handler's.
+
+        Raises:
+            ConfigurationError: It is no PolicyRule.
+        """
+        remedy = 'write PolicyRule("", ("secrets",), ("get",))'
+        check_type(rule, PolicyRule, f"operator {self.name}: rule", remedy)
+        self._rules.append(rule)
+
     def rules(self) -> list[PolicyRule]:
-        """The permissions that the controllers need, merged.
+        """The permissions that controllers need and `rule` added, merged.
 
         Those on the Lease, the certificate and the caBundles stand apart.
         """
-        return merge_rules(rule for each in self._runnables.values() for rule in each.rules())
+        declared = [rule for each in self._runnables.values() for rule in each.rules()]
+        return merge_rules([*declared, *self._rules])
 
     def kinds(self) -> list[Kind]:
         """The kinds that the controllers serve, each once."""
@@ -339,6 +351,16 @@ class Operator:
             drain_seconds=self.stop_seconds,
         )
 
+    def unnamed_host(self, webhook_url: str, namespace: str | None = None) -> str | None:
+        """The URL's host, if webhooks are called there and their certificate does not name it.
+
+        Args:
+            webhook_url: Where the API server calls them.
+            namespace: Where it runs; by default a namespace of its own name.
+        """
+        where = namespace or self._object_name
+        return documents.unnamed_host(self._declaration, where, webhook_url)
+
     @property
     def default_image(self) -> str:
         """The image that the manifests name when none is given."""
@@ -415,7 +437,7 @@ class Operator:
         return self._lifecycle is not None and self._lifecycle.has_lost_lease()
 
     def main(self, argv: Sequence[str] | None = None) -> NoReturn:
-        """Be the program's command line: ``serve``, ``--manifests``, or help.
+        """Be the program's command line: ``serve``, ``uninstall``, ``--manifests``, or help.
 
         Args:
             argv: Arguments without the program's name; by default those of the process.

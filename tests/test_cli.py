@@ -40,6 +40,10 @@ class Program:
             raise self._error
         return [{"kind": "Namespace"}]
 
+    def unnamed_host(self, webhook_url: str, namespace: str | None) -> str | None:
+        """Its certificate names one host."""
+        return None if webhook_url == "https://h:1" else "other"
+
     def finalizers(self) -> dict[Any, list[str]]:
         """It puts none on objects."""
         return {}
@@ -82,6 +86,17 @@ def test_manifests_go_to_stdout_and_notes_to_stderr(capsys: pytest.CaptureFixtur
     }
 
 
+def test_a_host_that_no_certificate_names_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every call there would fail; what is printed would not show why."""
+    arguments = ["--manifests", "--image", "i:1", "--webhook-url"]
+    assert main(Program(), [*arguments, "https://h:1"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(Program(), [*arguments, "https://other:1"]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("note: the API server will trust no certificate of the operator's at ")
+    assert 'operator.certificate(names=["other"])' in told
+
+
 def test_options_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Deployment sets variables, and no arguments."""
     monkeypatch.setenv("RWS_CONFIG_IMAGE", "i:1")
@@ -95,7 +110,16 @@ def test_options_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) 
     assert program.asked["webhook_url"] == "https://h:1"
 
 
-@pytest.mark.parametrize("arguments", [["--manifests", "--image", "i"], ["--debug", "--manifests"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--manifests", "--image", "i"],
+        ["--debug", "--manifests"],
+        ["uninstall"],
+        ["uninstall", "--debug"],
+        ["--debug", "uninstall"],
+    ],
+)
 def test_an_error_is_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """What, where and remedy stand in one line; a traceback only comes with --debug."""
     error = ConfigurationError("Backup.spec:\n  no such field", remedy="name it")

@@ -174,6 +174,25 @@ def test_rules_are_merged_over_all_controllers() -> None:
     ]
 
 
+def test_what_webhook_handlers_need_can_be_declared() -> None:
+    """No declaration says what they ask for, and no controller need be there to say it."""
+    operator = Operator("guard")
+    wanted = PolicyRule("", ("secrets",), ("get", "list"))
+    operator.rule(PolicyRule("", ("secrets",), ("list",)))
+    operator.rule(PolicyRule("", ("secrets",), ("get",)))
+
+    @operator.validate(kinds.Pod)
+    async def has_its_secret(request: AdmissionRequest[dict[str, Any]]) -> None:
+        await request.client.list(kinds.Secret, request.namespace)
+
+    assert operator.rules() == [wanted]
+    printed = operator.manifests()
+    (role,) = [each for each in printed if each["kind"] == "ClusterRole"]
+    assert wanted.to_wire() in role["rules"]
+    with pytest.raises(ConfigurationError, match="operator guard: rule='secrets'"):
+        operator.rule("secrets")  # type: ignore[arg-type]
+
+
 def test_manifests_hold_each_own_kind_once_with_all_its_versions() -> None:
     """Two controllers of one kind share a CRD; built-in kinds have none."""
     operator = Operator("example.com/App")
@@ -437,6 +456,30 @@ def test_manifests_by_url_call_no_service() -> None:
     urls += [crd["spec"]["conversion"]["webhook"]["clientConfig"]["url"]]
     assert urls == [f"https://host:1234/validate/things.{GROUP}/v1", "https://host:1234/convert"]
     assert operator.crds(webhook_url="https://host:1234") == [crd]
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://127.0.0.1:9443", None),
+        ("https://[0:0::1]:9443", None),
+        ("https://Host.Example.com", None),
+        ("https://any.example.org.", None),
+        ("https://app.n.svc", None),
+        ("https://127.0.0.2:9443", "127.0.0.2"),
+        ("https://app.other.svc", "app.other.svc"),
+        ("https://one.any.example.org", "one.any.example.org"),
+        ("https://[::2]", "::2"),
+    ],
+)
+def test_a_host_that_the_certificate_does_not_name_is_known(url: str, host: str | None) -> None:
+    """Names are compared as TLS does, the Service's among them; without webhooks none matters."""
+    operator = Operator("app")
+    names = ["127.0.0.1", "::1", "host.example.com", "*.example.org"]
+    operator.certificate(names=names)
+    assert operator.unnamed_host(url, "n") is None
+    validating(operator)
+    assert operator.unnamed_host(url, "n") == host
 
 
 def test_a_kind_given_as_a_value_has_no_crd() -> None:

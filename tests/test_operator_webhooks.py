@@ -449,18 +449,13 @@ async def test_webhooks_answer_what_a_draining_controller_writes(boxes: Boxes) -
         await boxes.client.patch(boxes.now, box.name, box.namespace, patch=patch)
         written.set()
 
-    # The forwarder follows readiness, as a Service does: the API server must keep reaching us.
     async with boxes.installed(), boxes.served() as task:
         await eventually(20, boxes.answers)
-        boxes.forwarder._ready = ["one"]
-        boxes.forwarder.look = _nothing  # type: ignore[method-assign]
+        # As a Service follows readiness, so does the forwarder: here we must stay within reach.
+        boxes.forwarder.freeze()
         await boxes.create("one", size=2)
         await task
         assert written.is_set()
-
-
-async def _nothing() -> None:
-    """Look at nothing."""
 
 
 async def test_a_cancelled_run_waits_for_no_lag(boxes: Boxes) -> None:

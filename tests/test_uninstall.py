@@ -155,13 +155,45 @@ class Subject:
 
         await eventually(20, is_created)
 
-    async def uninstall(self, *, whole: bool = False, **options: Any) -> list[str]:
-        """Uninstall it, without its namespace unless the whole is asked for; return the lines."""
+    async def uninstall(self, **options: Any) -> list[str]:
+        """Uninstall it, and return the lines."""
         self.lines.clear()
         arguments: dict[str, Any] = {"finalizers": {self.kind: [FINALIZER]}, "timeout_seconds": 40}
-        documents = self.documents() if whole else self.in_namespace()
-        await uninstall(self.admin, documents, tell=self.lines.append, **(arguments | options))
+        tell = self.lines.append
+        await uninstall(self.admin, self.documents(), tell=tell, **(arguments | options))
         return list(self.lines)
+
+    @property
+    def stays(self) -> str:
+        """What is told of its namespace."""
+        return (
+            f"left Namespace {self.name}: to delete it and everything in it: "
+            f"kubectl delete namespace {self.name}"
+        )
+
+    @contextlib.asynccontextmanager
+    async def converting(self) -> AsyncIterator[None]:
+        """Let it run with an object of the old version in the store."""
+        self.control()
+        port = self.serve()
+        await stored_as_old(self)
+        await self.apply()
+        async with running(self.operator, http_port=0, webhook_port=port):
+            await eventually(20, lambda: is_ready(self.operator))
+            yield
+
+    async def refusal(self) -> str:
+        """Why its own ServiceAccount may not uninstall it; nothing must have gone."""
+        before = await self.left()
+        kubeconfig = await self.control_plane.service_account_kubeconfig(self.name, self.name)
+        finalizers = {self.kind: [FINALIZER]}
+        async with await client(str(kubeconfig)) as weak:
+            with pytest.raises(ConfigurationError) as refused:
+                await uninstall(
+                    weak, self.documents(), finalizers=finalizers, tell=self.lines.append
+                )
+        assert (self.lines, await self.left()) == ([], before)
+        return str(refused.value)
 
     async def left(self) -> list[str]:
         """Which of its objects are there."""
@@ -206,24 +238,22 @@ async def stored_as_old(subject: Subject) -> None:
 async def test_a_running_operator_cleans_up_before_it_goes(
     subject: Subject, cluster: TestCluster
 ) -> None:
-    """Objects in several namespaces go through their cleanup; then nothing is left."""
+    """Objects in several namespaces go through their cleanup; then all that was installed goes."""
     subject.control()
     await subject.apply()
     other = await cluster.namespace("un-other")
     async with other, running(subject.operator, http_port=0):
         await subject.create("one", volumes=1)
         await subject.create("two", other.name, volumes=2)
-        lines = await survey(subject.admin, subject.documents(), keep_crds=False)
+        lines = await survey(subject.admin, subject.documents())
         crd = f"CustomResourceDefinition {subject.kind.resource}"
         assert f"{crd}, and with it 2 objects in 2 namespaces" in lines
-        told = await subject.uninstall(whole=True)
+        told = await subject.uninstall()
     assert sorted(subject.cleaned) == [("one", 1), ("two", 2)]
     assert await subject.left() == []
     deployment = f"deleted Deployment {subject.name}/{subject.name}"
     assert told.index(f"{crd} is gone") < told.index(deployment)
-    assert told[-1] == f"deleted Namespace {subject.name}"
-    with pytest.raises(NotFound):
-        await subject.admin.get(kinds.Namespace, subject.name)
+    assert told[-1] == subject.stays
 
 
 async def test_it_can_be_run_again_and_says_nothing_then(subject: Subject) -> None:
@@ -231,9 +261,9 @@ async def test_it_can_be_run_again_and_says_nothing_then(subject: Subject) -> No
     await subject.apply()
     account = next(each for each in subject.documents() if each["kind"] == "ServiceAccount")
     await subject.admin.delete(kinds.ServiceAccount, account["metadata"]["name"], subject.name)
-    assert await subject.uninstall(whole=True)
-    assert await survey(subject.admin, subject.documents(), keep_crds=False) == []
-    assert await subject.uninstall(whole=True) == []
+    assert await subject.uninstall()
+    assert await survey(subject.admin, subject.documents()) == []
+    assert await subject.uninstall() == [subject.stays]
 
 
 async def test_a_dead_operator_is_named_and_left_until_finalizers_are_stripped(
@@ -262,16 +292,9 @@ async def test_dead_webhooks_and_a_dead_conversion_do_not_hold_it_up(subject: Su
     await stored_as_old(subject)
     await subject.apply()
 
-    async def is_wedged() -> bool:
-        with pytest.raises(OperatorError, match="conversion webhook"):
-            await subject.admin.list(subject.kind)
-        return True
-
-    await eventually(10, is_wedged)
+    await eventually(10, lambda: _is_unreadable(subject))
     (line,) = [
-        each
-        for each in await survey(subject.admin, subject.documents(), keep_crds=False)
-        if "and with it" in each
+        each for each in await survey(subject.admin, subject.documents()) if "and with it" in each
     ]
     assert "all objects, which can't be counted" in line
     told = await subject.uninstall(strip_finalizers=True)
@@ -282,14 +305,15 @@ async def test_dead_webhooks_and_a_dead_conversion_do_not_hold_it_up(subject: Su
     assert told.index(configuration) < told.index(reverted)
 
 
+async def _is_unreadable(subject: Subject) -> bool:
+    with pytest.raises(OperatorError, match="conversion webhook"):
+        await subject.admin.list(subject.kind)
+    return True
+
+
 async def test_cleanups_see_objects_converted(subject: Subject) -> None:
     """What is stored in an old version is stored anew before the conversion ends."""
-    subject.control()
-    port = subject.serve()
-    await stored_as_old(subject)
-    await subject.apply()
-    async with running(subject.operator, http_port=0, webhook_port=port):
-        await eventually(20, lambda: is_ready(subject.operator))
+    async with subject.converting():
         told = await subject.uninstall()
     assert subject.cleaned == [("old", 7)]
     assert f"stored 1 {subject.kind.resource} as v1" in told
@@ -297,14 +321,9 @@ async def test_cleanups_see_objects_converted(subject: Subject) -> None:
 
 
 async def test_kept_objects_keep_what_they_hold(subject: Subject) -> None:
-    """CRD and objects stay, readable without a conversion; the namespace that holds them too."""
-    subject.control()
-    port = subject.serve()
-    await stored_as_old(subject)
-    await subject.apply()
-    async with running(subject.operator, http_port=0, webhook_port=port):
-        await eventually(20, lambda: is_ready(subject.operator))
-        told = await subject.uninstall(whole=True, keep_crds=True)
+    """CRD and objects stay, readable without a conversion."""
+    async with subject.converting():
+        told = await subject.uninstall(keep_crds=True)
     assert await subject.left() == ["CustomResourceDefinition"]
     found = await subject.admin.get(subject.kind, "old", subject.name)
     assert found["spec"] == {"volumes": 7}
@@ -312,10 +331,51 @@ async def test_kept_objects_keep_what_they_hold(subject: Subject) -> None:
     note = [each for each in told if each.startswith("note: ")]
     assert note
     assert "can't be deleted before the operator is installed again" in note[0]
-    assert told[-1] == f"left Namespace {subject.name}: it holds Shelf old"
     await subject.uninstall(keep_crds=True, strip_finalizers=True)
     found = await subject.admin.get(subject.kind, "old", subject.name)
     assert "finalizers" not in found["metadata"]
+
+
+async def test_kept_objects_are_not_lost_to_a_dead_conversion(subject: Subject) -> None:
+    """Nobody could read them rightly any more: it ends before that, and goes on once one can."""
+    subject.control()
+    port = subject.serve()
+    await stored_as_old(subject)
+    await subject.apply()
+    await eventually(10, lambda: _is_unreadable(subject))
+    with pytest.raises(UninstallIncomplete) as ended:
+        await subject.uninstall(keep_crds=True, timeout_seconds=3)
+    assert f"{subject.kind.resource} are converted still" in str(ended.value)
+    assert "run uninstall again, with a longer --timeout" in str(ended.value)
+    assert {"CustomResourceDefinition", "Deployment"} <= set(await subject.left())
+    async with running(subject.operator, http_port=0, webhook_port=port):
+        await eventually(20, lambda: is_ready(subject.operator))
+        await subject.uninstall(keep_crds=True)
+    found = await subject.admin.get(subject.kind, "old", subject.name)
+    assert found["spec"] == {"volumes": 7}
+
+
+async def test_the_permission_to_store_anew_is_asked_for_where_it_is_needed(
+    subject: Subject,
+) -> None:
+    """Who may do all else is told before anything goes, not halfway."""
+    subject.serve()
+    await stored_as_old(subject)
+    await subject.apply()
+    every = ["get", "list", "create", "delete"]
+    rules = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": every},
+        {"apiGroups": [CRD.group], "resources": [CRD.plural], "verbs": ["patch"]},
+    ]
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": subject.name},  # in the place of its own, which goes with it
+        "rules": rules,
+    }
+    await subject.apply([role])
+    missing = f"nothing was removed: this user may not patch {subject.kind.resource}: "
+    assert missing in await subject.refusal()
 
 
 async def test_finalizers_can_be_stripped_from_under_a_running_operator(subject: Subject) -> None:
@@ -369,39 +429,28 @@ async def test_a_missing_permission_is_told_before_anything_goes(subject: Subjec
     """Half an uninstall is worse than none; each missing permission is named."""
     subject.control()
     await subject.apply()
-    before = await subject.left()
-    kubeconfig = await subject.control_plane.service_account_kubeconfig(subject.name, subject.name)
-    async with await client(str(kubeconfig)) as weak:
-        with pytest.raises(ConfigurationError) as refused:
-            await uninstall(
-                weak,
-                subject.documents(),
-                finalizers={subject.kind: [FINALIZER]},
-                tell=subject.lines.append,
-            )
-    assert "nothing was removed: this user may not " in str(refused.value)
-    assert f"delete deployments.apps {subject.name} in {subject.name}" in str(refused.value)
-    assert str(refused.value).endswith("use a kubeconfig that may, with --kubeconfig")
-    assert (subject.lines, await subject.left()) == ([], before)
+    refusal = await subject.refusal()
+    assert "nothing was removed: this user may not " in refusal
+    assert f"delete deployments.apps {subject.name} in {subject.name}" in refusal
+    assert refusal.endswith("use a kubeconfig that may, with --kubeconfig")
 
 
-async def test_a_namespace_that_others_live_in_stays(subject: Subject) -> None:
-    """Only what was installed goes: somebody's database may be in there."""
+async def test_a_namespace_goes_only_when_that_is_asked_for(subject: Subject) -> None:
+    """What else is in it, e.g. somebody's Secret, can't be judged, and would go with it."""
     await subject.apply()
-    claim = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "database", "namespace": subject.name},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": {"requests": {"storage": "1Gi"}},
-        },
-    }
-    await subject.admin.create(claim)
-    told = await subject.uninstall(whole=True)
-    assert told[-1] == f"left Namespace {subject.name}: it holds PersistentVolumeClaim database"
+    metadata = {"name": "password", "namespace": subject.name}
+    await subject.admin.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    assert f"Namespace {subject.name}" not in str(await survey(subject.admin, subject.documents()))
+    assert (await subject.uninstall())[-1] == subject.stays
     assert await subject.left() == []
-    await subject.admin.get(kinds.Namespace, subject.name)
+    await subject.admin.get(kinds.Secret, "password", subject.name)
+
+    whole = await survey(subject.admin, subject.documents(), delete_namespace=True)
+    assert whole == [f"Namespace {subject.name}, and with it everything in it, whoever made it"]
+    assert await subject.uninstall(delete_namespace=True) == [f"deleted Namespace {subject.name}"]
+    with pytest.raises(NotFound):
+        await subject.admin.get(kinds.Namespace, subject.name)
+    assert await subject.uninstall(delete_namespace=True) == []
 
 
 async def test_pods_have_ended_before_their_permissions_go(subject: Subject) -> None:

@@ -10,12 +10,19 @@ import pytest
 
 from rws_operator.errors import DeadlineExceeded, Forbidden, ServerError
 from rws_operator.resources import ObjectKey, kinds
-from rws_operator.uninstall.instances import SETTLE_SECONDS, instances, settled, strip
+from rws_operator.uninstall.instances import SETTLE_SECONDS, Instance, instances, settled, strip
 
 if TYPE_CHECKING:
+    from rws_operator.client import Client
     from rws_operator.testing.cluster import TestCluster, TestNamespace
 
 OURS, THEIRS = "uninstall.test.example.com/data", "other.example.com/theirs"
+
+
+async def held(client: Client, namespace: str) -> list[Instance]:
+    """The ConfigMaps of a namespace that have finalizers."""
+    found = await instances(client, kinds.ConfigMap)
+    return [each for each in found if each.key.namespace == namespace and each.finalizers]
 
 
 @pytest.mark.virtual_time
@@ -82,7 +89,7 @@ async def test_only_our_finalizer_comes_off_while_others_write(
     for _ in range(3):
         writers = [asyncio.create_task(write()) for _ in range(2)]
         await asyncio.sleep(0.05)
-        found = await instances(admin, kinds.ConfigMap, name)
+        found = await held(admin, name)
         await strip(admin, kinds.ConfigMap, {OURS}, found)
         for writer in writers:
             writer.cancel()
@@ -102,7 +109,7 @@ async def test_a_finalizer_that_comes_meanwhile_stays(
     admin, name = cluster.client, namespace.name
     metadata = {"name": "busy", "namespace": name, "finalizers": [OURS]}
     await admin.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
-    found = await instances(admin, kinds.ConfigMap, name)
+    found = await held(admin, name)
     read, reads = admin.get, 0
 
     async def read_and_be_overtaken(*arguments: Any) -> Any:
@@ -128,14 +135,9 @@ async def test_what_is_gone_meanwhile_is_done(
     """A cleanup may win the race."""
     metadata = {"name": "gone", "namespace": namespace.name, "finalizers": [OURS]}
     await cluster.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
-    (found,) = [
-        each
-        for each in await instances(cluster.client, kinds.ConfigMap, namespace.name)
-        if each.finalizers
-    ]
+    (found,) = await held(cluster.client, namespace.name)
     assert found.key == ObjectKey(namespace.name, "gone")
     await strip(cluster.client, kinds.ConfigMap, {OURS}, [found])
     await cluster.client.delete(kinds.ConfigMap, "gone", namespace.name)
     await strip(cluster.client, kinds.ConfigMap, {OURS}, [found])
-    left = await instances(cluster.client, kinds.ConfigMap, namespace.name)
-    assert found.key not in [each.key for each in left]
+    assert await held(cluster.client, namespace.name) == []

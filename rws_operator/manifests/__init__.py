@@ -2,8 +2,8 @@
 
 `crd` makes a kind's CustomResourceDefinition, `Rbac` the permissions, `workload` what runs,
 `webhook_configuration` what the API server calls; `installation` puts them together in order and
-`to_yaml` writes them down. All are plain
-dictionaries as they stand on the wire, to be changed or added to freely before they are printed.
+`to_yaml` writes them down. All are plain dictionaries as they stand on the wire, to be changed or
+added to freely before they are printed.
 """
 
 from __future__ import annotations

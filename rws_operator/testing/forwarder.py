@@ -121,6 +121,11 @@ class Forwarder:
             end.reset()
         await self._tasks.__aexit__(None, None, None)  # the body's error goes on as it is
 
+    def freeze(self) -> None:
+        """Follow readiness no more: as if from now on each look came too late."""
+        assert self._follower is not None
+        self._follower.cancel()
+
     async def _follow(self) -> None:
         """Look which replicas are ready, for ever."""
         while True:

@@ -43,7 +43,6 @@ class Instance(NamedTuple):
     key: ObjectKey
     finalizers: tuple[str, ...]
     is_deleting: bool
-    is_owned: bool
 
 
 def stored_kind(crd: Mapping[str, Any]) -> Kind:
@@ -58,10 +57,10 @@ def stored_kind(crd: Mapping[str, Any]) -> Kind:
     )
 
 
-async def instances(client: Client, kind: Kind, namespace: str | None = None) -> list[Instance]:
+async def instances(client: Client, kind: Kind) -> list[Instance]:
     """All objects of a kind; none if there is no such kind."""
     try:
-        objects = await client.list(kind, namespace)
+        objects = await client.list(kind)
     except NotFound:
         return []
     return [_instance(each["metadata"]) for each in objects]
@@ -72,7 +71,6 @@ def _instance(metadata: Mapping[str, Any]) -> Instance:
         ObjectKey(metadata.get("namespace", ""), metadata["name"]),
         tuple(metadata.get("finalizers", ())),
         "deletionTimestamp" in metadata,
-        bool(metadata.get("ownerReferences")),
     )
 
 

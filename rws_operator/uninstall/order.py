@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.resources import kinds
-from rws_operator.uninstall.conversion import revert_conversion
+from rws_operator.uninstall.conversion import is_stored_older, revert_conversion
 from rws_operator.uninstall.end_of_kinds import delete_kinds, refuse_orphans, release
 from rws_operator.uninstall.instances import stored_kind
 from rws_operator.uninstall.parts import Parts
-from rws_operator.uninstall.permissions import check_permissions, needed
+from rws_operator.uninstall.permissions import Access, check_permissions, needed
 from rws_operator.uninstall.removal import Removal
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ async def uninstall(
     *,
     finalizers: Mapping[Kind, Sequence[str]],
     keep_crds: bool = False,
+    delete_namespace: bool = False,
     strip_finalizers: bool = False,
     timeout_seconds: float = TIMEOUT_SECONDS,
     tell: Callable[[str], None],
@@ -39,6 +40,7 @@ async def uninstall(
         documents: What installed it.
         finalizers: The finalizers that its controllers put on objects, by kind.
         keep_crds: Leave its CRDs and their objects, converted no more.
+        delete_namespace: Delete its namespace too, whatever is in it.
         strip_finalizers: Take the finalizers off without waiting for a cleanup.
         timeout_seconds: How long objects may take to go, and the namespace after them.
         tell: Called with a line for each thing done.
@@ -46,8 +48,9 @@ async def uninstall(
     Raises:
         ConfigurationError: A permission is missing, or objects of others' kinds hold finalizers
             that nobody would take off any more; nothing was changed.
-        UninstallIncomplete: Something would not go in time. As long as it is objects, the
-            operator is left running.
+        UninstallIncomplete: Something would not go in time, or kept objects can't be stored
+            as they must be without a conversion. As long as it is objects, the operator is left
+            running.
         ApiError: The API server refused something.
     """
     parts = Parts.of(documents)
@@ -61,17 +64,20 @@ async def uninstall(
             [*printed.values(), *foreign],
             is_stripping=strip_finalizers,
             keep_crds=keep_crds,
+            delete_namespace=delete_namespace,
         ),
     )
     crds = {part: crd for part in parts.crds if (crd := await removal.read(part)) is not None}
     own = {part: stored_kind(crd) for part, crd in crds.items()}
+    rewritten = [own[part] for part, crd in crds.items() if is_stored_older(crd)]
+    await check_permissions(client, [Access("patch", kind) for kind in rewritten])
     if not (keep_crds or strip_finalizers):
         await refuse_orphans(removal, foreign)
 
     for part in parts.configurations:
         await removal.delete(part)
     for part, crd in crds.items():
-        await revert_conversion(removal, part, crd)
+        await revert_conversion(removal, part, crd, keeps_objects=keep_crds)
     if not keep_crds:
         await delete_kinds(removal, own, strip_finalizers=strip_finalizers)
     for part in parts.deployments:
@@ -81,7 +87,7 @@ async def uninstall(
     for part in parts.others:
         await (removal.delete_secret if part.kind == kinds.Secret else removal.delete)(part)
     for part in parts.namespaces:
-        await removal.delete_namespace(part, own.values() if keep_crds else ())
+        await (removal.delete_namespace if delete_namespace else removal.leave_namespace)(part)
 
 
 def _is_crd(document: Mapping[str, Any]) -> bool:

@@ -72,15 +72,14 @@ class Parts:
             namespaces=_of_kind(listed, kinds.Namespace),
         )
 
-    def all(self, *, keep_crds: bool) -> list[Part]:
-        """Everything that is to be deleted."""
-        crds = () if keep_crds else self.crds
+    def removed(self, *, keep_crds: bool, delete_namespace: bool) -> list[Part]:
+        """What is to be deleted."""
         return [
             *self.configurations,
-            *crds,
+            *(() if keep_crds else self.crds),
             *self.deployments,
             *self.others,
-            *self.namespaces,
+            *(self.namespaces if delete_namespace else ()),
         ]
 
 

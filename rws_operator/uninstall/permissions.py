@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
-from rws_operator.uninstall.removal import LIVING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,19 +29,25 @@ class Access(NamedTuple):
 
 
 def needed(
-    parts: Parts, kinds_touched: Iterable[Kind], *, is_stripping: bool, keep_crds: bool
+    parts: Parts,
+    kinds_touched: Iterable[Kind],
+    *,
+    is_stripping: bool,
+    keep_crds: bool,
+    delete_namespace: bool,
 ) -> list[Access]:
-    """What an uninstall does.
+    """What an uninstall does, as far as its documents tell.
 
     Args:
         parts: What goes.
         kinds_touched: Kinds whose objects are looked at.
         is_stripping: Whether they lose finalizers.
         keep_crds: Whether the CRDs stay.
+        delete_namespace: Whether the namespace goes.
     """
     accesses = [
         Access(verb, part.kind, part.key.namespace, part.key.name)
-        for part in parts.all(keep_crds=keep_crds)
+        for part in parts.removed(keep_crds=keep_crds, delete_namespace=delete_namespace)
         for verb in ("get", "delete")
     ]
     accesses += [
@@ -50,11 +55,7 @@ def needed(
         for part in parts.crds
         for verb in ("get", "patch")
     ]
-    accesses += [
-        Access("list", kind, namespace=part.key.name)
-        for part in parts.namespaces
-        for kind in LIVING
-    ]
+    accesses += [Access("get", part.kind, name=part.key.name) for part in parts.namespaces]
     for kind in kinds_touched:
         accesses += [Access(verb, kind) for verb in ("get", "list")]
         accesses += [Access("patch", kind)] if is_stripping else []

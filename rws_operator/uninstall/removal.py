@@ -7,17 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import NotFound
-from rws_operator.resources import kinds
 from rws_operator.uninstall.errors import UninstallIncomplete
-from rws_operator.uninstall.instances import Instance, instances, settled
+from rws_operator.uninstall.instances import Instance, settled
 from rws_operator.webhook.certificate_secret import read_secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Literal
 
     from rws_operator.client import Client
-    from rws_operator.resources import Kind
     from rws_operator.uninstall.parts import Part
 
 POLL_SECONDS = 0.5
@@ -25,14 +23,6 @@ POLL_SECONDS = 0.5
 
 _GRACE_SECONDS = 30
 _AFTER_GRACE_SECONDS = 15
-LIVING = (
-    kinds.Deployment,
-    kinds.StatefulSet,
-    kinds.DaemonSet,
-    kinds.CronJob,
-    kinds.PersistentVolumeClaim,
-)
-"""What shows that somebody else lives in a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +87,22 @@ class Removal:
         if not await self._is_gone(part, grace + _AFTER_GRACE_SECONDS):
             self.tell(f"warning: pods of {part} are still ending")
 
-    async def delete_namespace(self, part: Part, kept: Iterable[Kind]) -> None:
-        """Delete a namespace and wait for its end, unless something else lives in it.
+    async def leave_namespace(self, part: Part) -> None:
+        """Tell of a namespace that stays: what else is in it is not ours to judge."""
+        if await self.read(part) is not None:
+            self.tell(
+                f"left {part}: to delete it and everything in it: "
+                f"kubectl delete namespace {part.key.name}"
+            )
 
-        Args:
-            part: The namespace.
-            kept: Kinds whose objects stay, there too.
+    async def delete_namespace(self, part: Part) -> None:
+        """Delete a namespace, whatever is in it, and wait for its end.
 
         Raises:
             UninstallIncomplete: It would not go in time.
         """
-        if await self.read(part) is None:
+        if not await self.delete(part):
             return
-        for kind in (*LIVING, *kept):
-            living = await instances(self.client, kind, part.key.name)
-            # What an object of ours owned is about to be collected.
-            others = [each for each in living if not (each.is_owned or each.is_deleting)]
-            if others and kind.namespaced:
-                self.tell(f"left {part}: it holds {kind.kind} {others[0].key.name}")
-                return
-        await self.delete(part)
         if not await self._is_gone(part, self.timeout_seconds):
             raise UninstallIncomplete(
                 f"{part} is still there after {self.timeout_seconds:g} s: {await self._why(part)}",

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 async def survey(
-    client: Client, documents: Sequence[Mapping[str, Any]], *, keep_crds: bool
+    client: Client,
+    documents: Sequence[Mapping[str, Any]],
+    *,
+    keep_crds: bool = False,
+    delete_namespace: bool = False,
 ) -> list[str]:
     """Lines that tell what of an installation is there and would be removed.
 
@@ -25,14 +29,14 @@ async def survey(
     """
     parts = Parts.of(documents)
     lines = []
-    for part in parts.all(keep_crds=keep_crds):
+    for part in parts.removed(keep_crds=keep_crds, delete_namespace=delete_namespace):
         found = await _read(client, part)
         if found is None:
             continue
         if part in parts.crds:
             lines.append(f"{part}, and with it {await _count(client, found)}")
         elif part in parts.namespaces:
-            lines.append(f"{part}, unless something else lives in it")
+            lines.append(f"{part}, and with it everything in it, whoever made it")
         else:
             lines.append(str(part))
     return lines

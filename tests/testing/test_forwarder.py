@@ -113,6 +113,15 @@ async def test_readiness_is_followed_by_itself_and_late() -> None:
         await eventually(2, lambda: forwarder.ready == ("a",))
 
 
+async def test_a_frozen_one_follows_no_more() -> None:
+    """For a test that needs a replica to stay within reach."""
+    async with Forwarder(poll_seconds=0.05) as forwarder, replica(forwarder, "a") as a:
+        forwarder.freeze()
+        a.is_ready = False
+        await asyncio.sleep(0.3)
+        assert forwarder.ready == ("a",)
+
+
 async def test_open_connections_stay() -> None:
     """Neither unreadiness nor removal touches what is connected."""
     async with Forwarder() as forwarder, replica(forwarder, "a") as a, call(forwarder) as caller:

@@ -47,6 +47,7 @@ pods = operator.controller(Kind("v1", "Pod", "pods"), name="pods")
 assert_type(widgets, Controller[Widget])
 assert_type(pods, Controller[dict[str, Any]])
 assert_type(operator.add(widgets), Controller[Widget])
+operator.rule(PolicyRule("", ("secrets",), ("get",)))
 assert_type(operator.rules(), list[PolicyRule])
 assert_type(operator.kinds(), list[Kind])
 program: Program = operator

@@ -1,0 +1,41 @@
+"""How the commands' options are declared: by flag, and by environment."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from rws_operator.client.kubeconfig_entry import expanded, is_there
+from rws_operator.errors import KubeconfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_F = TypeVar("_F", bound="Callable[..., Any] | click.Command")
+
+
+def option(flag: str, **settings: Any) -> Callable[[_F], _F]:
+    """An option that RWS_CONFIG_<FLAG> sets too."""
+    variable = "RWS_CONFIG_" + flag.removeprefix("--").replace("-", "_").upper()
+    return click.option(flag, envvar=variable, show_envvar=True, **settings)
+
+
+def kubeconfig_option(function: _F) -> _F:
+    """The option that says which API server."""
+    return option(
+        "--kubeconfig",
+        callback=_existing,
+        help="Kubeconfig to use instead of the pod's "
+        "ServiceAccount, $KUBECONFIG or ~/.kube/config.",
+    )(function)
+
+
+def _existing(_: click.Context, __: click.Parameter, paths: str | None) -> str | None:
+    """Refuse a kubeconfig that isn't there, under the option's own name."""
+    if paths and not any(is_there(expanded(each)) for each in paths.split(os.pathsep) if each):
+        raise KubeconfigError(
+            f"--kubeconfig: there is no {paths}", remedy="name a file that exists"
+        )
+    return paths

@@ -1,0 +1,48 @@
+"""What the command line needs of an Operator, which stands above it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rws_operator.process import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rws_operator.resources import Kind
+
+
+class Program(Runner, Protocol):
+    """What the command line needs of an Operator."""
+
+    @property
+    def name(self) -> str:
+        """The operator's name."""
+        ...
+
+    @property
+    def default_image(self) -> str:
+        """The image that the manifests name when none is given."""
+        ...
+
+    def check_complete(self) -> None:
+        """Refuse a definition that could not run."""
+
+    def manifests(
+        self,
+        *,
+        namespace: str | None,
+        image: str | None,
+        replicas: int,
+        webhook_url: str | None,
+    ) -> list[dict[str, Any]]:
+        """What installs it."""
+        ...
+
+    def unnamed_host(self, webhook_url: str, namespace: str | None) -> str | None:
+        """The URL's host, if webhooks are called there and their certificate does not name it."""
+        ...
+
+    def finalizers(self) -> Mapping[Kind, Sequence[str]]:
+        """The finalizers that its controllers put on objects, by kind."""
+        ...
