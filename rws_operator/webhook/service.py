@@ -16,6 +16,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Protocol
 
+from rws_operator.listener import Listener
 from rws_operator.webhook.ca_bundle import BundleTargets
 from rws_operator.webhook.certificate import service_names
 from rws_operator.webhook.keeper import Keeper
@@ -74,7 +75,8 @@ class WebhookService:
         self._object_name = object_name
         self._tls_files = tls_files
         self._tls = ServingTls()
-        self._server = WebhookServer("", port, declaration.webhooks, self._tls)
+        listener = Listener("", port, what="webhook", context=self._tls.context)
+        self._server = WebhookServer(listener, declaration.webhooks.handle)
         self._certificate: _Certificate | None = None
         self._listening = asyncio.Event()
 
