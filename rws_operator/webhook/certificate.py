@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import os
 import tempfile
 import time
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rws_operator.errors import AlreadyExists, ConfigurationError, NotFound
 from rws_operator.resources import kinds
-from rws_operator.resources.names import check_label
+from rws_operator.resources.names import check_label, is_subdomain
 from rws_operator.webhook.ca_bundle import BundleObject, all_entries, patch_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from rws_operator.client import Client
 
 YEAR_SECONDS = 365 * 24 * 3600.0
+LONGEST_SECONDS = 100 * YEAR_SECONDS
 SECRET_TYPE = "kubernetes.io/tls"  # noqa: S105 (a type, not a password)
 STAGE_ANNOTATION = "rws-operator/certificate-stage"
 
@@ -210,6 +212,29 @@ def service_names(service: str, namespace: str) -> tuple[str, ...]:
     check_label(namespace, "webhook certificate: namespace")
     inside = f"{service}.{namespace}"
     return service, inside, f"{inside}.svc", f"{inside}.svc.cluster.local"
+
+
+def normal_name(name: str) -> str:
+    """A DNS name or IP address in the one form that certificates are compared in.
+
+    Lower case, and addresses in their shortest form. A DNS name may begin with ``*.``.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        lower = name.lower()
+        if is_subdomain(lower.removeprefix("*.")):
+            return lower
+    else:
+        if "%" not in name:  # a zone means something on one machine only
+            return str(address)
+    raise ConfigurationError(
+        f"certificate name {name!r}",
+        remedy="give DNS names and IP addresses, ASCII only, without scheme, port and path",
+    )
 
 
 def secret_text(secret: Mapping[str, Any], key: str) -> str:

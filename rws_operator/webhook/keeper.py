@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rws_operator.cache.informers import Informers
 from rws_operator.controller.backoff import backoff
-from rws_operator.errors import ConfigurationError, NotFound, OperatorError
+from rws_operator.errors import NotFound, OperatorError
 from rws_operator.resources import kinds
 from rws_operator.watch.selection import Selection
 from rws_operator.webhook.ca_bundle import BundleObject, BundleTargets, our_entries, patch_of
@@ -47,7 +47,6 @@ _BETWEEN_SECONDS = 0.1  # two rounds; bounds what a fight about a caBundle costs
 _FIRST_RETRY_SECONDS = 0.5
 _LONGEST_RETRY_SECONDS = 5.0
 _LOOK_SECONDS = 300.0  # at least so often, because nothing tells when the wall clock was set
-_LEAST_STAGES = 12  # in a lifetime: a third of it must hold a renewal with room to spare
 
 
 class Keeper:
@@ -60,7 +59,7 @@ class Keeper:
         operator: The operator's name, for the certificate's subject.
         namespace: The Secret's namespace.
         secret: The Secret's name; made when it does not exist.
-        names: DNS names and IP addresses that the API server calls us by.
+        names: DNS names and IP addresses that the API server calls us by, in normal form.
         targets: Whose caBundle is ours to keep.
         serving: What is served; changed by `obtain` and `run`.
         lifetime_seconds: Of a new certificate; renewed when a third of it is left.
@@ -68,9 +67,6 @@ class Keeper:
             may take to hear of a change.
         manager: Field manager of what is written.
         wall_clock: Seconds since the epoch.
-
-    Raises:
-        ConfigurationError: A lifetime is too short for the stages of a renewal.
     """
 
     def __init__(
@@ -88,12 +84,6 @@ class Keeper:
         manager: str,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        if lifetime_seconds < _LEAST_STAGES * stage_seconds:
-            raise ConfigurationError(
-                f"webhook certificate: lifetime_seconds={lifetime_seconds:g} with"
-                f" stage_seconds={stage_seconds:g}",
-                remedy=f"let a lifetime be at least {_LEAST_STAGES} stages",
-            )
         self._client = client
         self._operator = operator
         self._namespace = namespace

@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
 from rws_operator.webhook import serving_tls
-from rws_operator.webhook.certificate import WebhookCertificate, service_names
+from rws_operator.webhook.certificate import WebhookCertificate, normal_name, service_names
 from rws_operator.webhook.certificate_secret import new_pair, read_secret
 from rws_operator.webhook.inspection import authorities, covers, inspect
 from rws_operator.webhook.serving_tls import ServingTls
@@ -88,8 +88,20 @@ class TestGenerate:
             WebhookCertificate.generate_for("me", [])
         with pytest.raises(ConfigurationError, match=r"give DNS names"):
             WebhookCertificate.generate_for("me", ["bücher.example"])
+        for seconds in (-7200, 1e12):
+            with pytest.raises(ConfigurationError, match="lifetime_seconds"):
+                WebhookCertificate.generate("hook", "ns", lifetime_seconds=seconds)
         with pytest.raises(ConfigurationError, match="service"):
             WebhookCertificate.generate("Hook", "ns")
+
+    @pytest.mark.parametrize(
+        "name", ["0:0:0:0:0:0:0:1", "::FFFF:127.0.0.1", "127.0.0.1", "A.Example.com", "*.b.example"]
+    )
+    def test_a_names_normal_form_is_what_the_certificate_says(self, name):
+        """However it was written, so that a certificate is not renewed for a name it has."""
+        certificate = WebhookCertificate.generate_for("me", [name])
+        assert new_pair(certificate).names == {normal_name(name)}
+        assert normal_name(normal_name(name)) == normal_name(name)
 
 
 class TestSecretForm:

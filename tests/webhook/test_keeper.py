@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from rws_operator.errors import ConfigurationError, Conflict
+from rws_operator.errors import Conflict
 from rws_operator.resources import kinds
 from rws_operator.testing.eventually import eventually
 from rws_operator.webhook.certificate import WebhookCertificate
@@ -116,11 +116,6 @@ class TestFirst:
                 await wait_trusted(site, replica.ca, seconds=SOON)
         finally:
             await site.remove()
-
-    async def test_a_lifetime_must_hold_a_renewal(self, cluster):
-        """Told at construction."""
-        with pytest.raises(ConfigurationError, match="at least 12 stages"):
-            a_keeper(Site(cluster.client, "ns"), lifetime=30, stage=3)
 
 
 async def versions(site: Site) -> list[str]:
