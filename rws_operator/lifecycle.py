@@ -167,6 +167,7 @@ class Lifecycle:
         unsynced: Callable[[], list[str]] = informers.unsynced
         if self._webhooks is not None:
             health.add_readiness(f"webhooks of {self._name}", self._webhooks.check)
+            health.add_note("webhooks", self._webhooks.notes)
             unsynced = partial(informers.unsynced, exempt=self._webhooks.converts)
         health.add_readiness(f"operator {self._name}", FirstSync(unsynced))
 

@@ -369,9 +369,13 @@ async def test_no_ca_bundle_is_written_before_the_listener_answers(
         await asyncio.sleep(1.5)
         assert set(await boxes.bundles()) == {""}
         assert not await is_ready(boxes.operator)
+        _, text = await fetch(boxes.operator, "/readyz?verbose")
+        assert f"[i]webhooks: not trusted by the caBundle of {kinds.CustomResourceDefinition.resource}/{boxes.crd}" in text
         answering.set()
         await eventually(10, lambda: _are_written(boxes))
         await eventually(10, lambda: is_ready(boxes.operator))
+        _, text = await fetch(boxes.operator, "/readyz?verbose")
+        assert "[i]webhooks" not in text
 
 
 async def _has_secret(boxes: Boxes) -> bool:

@@ -46,6 +46,10 @@ class _Certificate(Protocol):
         """Why it can't be served now."""
         ...
 
+    def notes(self) -> list[str]:
+        """What else does not work."""
+        ...
+
 
 class WebhookService:
     """Serves an Operator's webhooks.
@@ -127,6 +131,10 @@ class WebhookService:
         if not await self._server.answers():
             return f"the listener on port {self.port} ends no TLS handshake"
         return None
+
+    def notes(self) -> list[str]:
+        """What does not work of the certificate and its trust although calls may be answered."""
+        return self._certificate.notes() if self._certificate is not None else []
 
     def say_goodbye(self) -> None:
         """From now on each answer ends its connection."""
