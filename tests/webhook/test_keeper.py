@@ -420,7 +420,7 @@ class TestSecret:
             await eventually(BUSY, lambda: has(told(replica), "gone", "restart"))
             assert replica.keeper.check() is None
         async with running(a_keeper(site)) as [replica]:
-            assert not told(replica)
+            await eventually(BUSY, lambda: not told(replica))
 
     async def test_of_another_and_unusable_from_the_start(self, site):
         """Nothing can be served; readiness says why, and it heals."""
