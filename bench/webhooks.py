@@ -39,6 +39,7 @@ import psutil
 from aiohttp import web
 
 from rws_operator import AdmissionRequest, CustomResource, Model
+from rws_operator.listener import Listener
 from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.conversion import TypedConversion
 from rws_operator.webhook.converters import Converters
@@ -275,7 +276,9 @@ async def serve_ours(tls: ServingTls) -> int:
         .mutate(Plan, "/mutate-plain", mutate, name="mutate.plain.bench.example.com")
         .add(TypedConversion("/convert-plain", plain))
     )
-    server = WebhookServer("127.0.0.1", 0, webhooks, tls)
+    server = WebhookServer(
+        Listener("127.0.0.1", 0, what="webhook", context=tls.context), webhooks.handle
+    )
     await server.start()
     return server.port
 

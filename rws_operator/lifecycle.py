@@ -37,6 +37,7 @@ from rws_operator.election import LeaderElector
 from rws_operator.errors import LeadershipLost, OperatorError
 from rws_operator.health import FirstSync, Health, task_is_alive
 from rws_operator.heartbeat import Heartbeat
+from rws_operator.listener import Listener
 from rws_operator.server import Server
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Lifecycle:
         """
         health = Health()
         if http_port is not None:
-            self._server = Server("", http_port, health)
+            self._server = Server(Listener("", http_port), health)
         async with AsyncExitStack() as stack:
             client = given
             if client is None:
@@ -166,6 +167,7 @@ class Lifecycle:
         unsynced: Callable[[], list[str]] = informers.unsynced
         if self._webhooks is not None:
             health.add_readiness(f"webhooks of {self._name}", self._webhooks.check)
+            health.add_note("webhooks", self._webhooks.notes)
             unsynced = partial(informers.unsynced, exempt=self._webhooks.converts)
         health.add_readiness(f"operator {self._name}", FirstSync(unsynced))
 

@@ -15,12 +15,13 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
-from rws_operator.listener import HEADERS_SECONDS, Listener, http_log
+from rws_operator.listener import http_log
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from rws_operator.health import Health, Report
+    from rws_operator.listener import Listener
 
 log = logging.getLogger("rws_operator.server")
 
@@ -36,25 +37,13 @@ class Server:
     """Serves one process's metrics and health.
 
     Args:
-        host: Address to listen on; "" for all, of IPv4 and IPv6.
-        port: Port to listen on; 0 for any free one, see `port` afterwards.
+        listener: Where; `start` opens it, `stop` closes it.
         health: The checks behind /livez and /readyz.
-        headers_seconds: Seconds in which a new connection must have sent its first request.
-
-    Raises:
-        ConfigurationError: There is no such port.
     """
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        health: Health,
-        *,
-        headers_seconds: float = HEADERS_SECONDS,
-    ) -> None:
+    def __init__(self, listener: Listener, health: Health) -> None:
+        self._listener = listener
         self._health = health
-        self._listener = Listener(host, port, headers_seconds=headers_seconds)
         self._runner: web.AppRunner | None = None
 
     @property

@@ -508,8 +508,15 @@ def test_a_service_and_a_secret_of_ones_own() -> None:
         ({"service": "a.b"}, "certificate: service 'a.b' is not a DNS label"),
         ({"names": "host"}, r"certificate: names='host': pass a list"),
         ({"names": [5]}, "one of names=5: pass DNS names"),
+        ({"names": ["exämple"]}, "certificate name 'exämple': give DNS names"),
+        ({"names": ["https://host"]}, "without scheme, port and path"),
+        ({"names": ["host:9443"]}, "without scheme, port and path"),
+        ({"names": ["fe80::1%eth0"]}, "certificate name 'fe80::1%eth0'"),
+        ({"names": [""]}, "certificate name ''"),
         ({"lifetime_seconds": 0}, "lifetime_seconds=0: use a finite number"),
+        ({"lifetime_seconds": 1e12}, "lifetime_seconds=1e.12: use at most a hundred years"),
         ({"stage_seconds": float("inf")}, "stage_seconds=inf: use a finite number"),
+        ({"lifetime_seconds": 60}, r"=60 with stage_seconds=60: let .* at least 12 stages"),
     ],
 )
 def test_a_certificate_that_can_not_be_kept_is_refused(
@@ -518,6 +525,13 @@ def test_a_certificate_that_can_not_be_kept_is_refused(
     """The error names operator and argument."""
     with pytest.raises(ConfigurationError, match=message):
         Operator("app").certificate(**arguments)
+
+
+def test_a_certificates_names_are_kept_in_their_normal_form() -> None:
+    """As a certificate says them: what it has is not missed, and renewed for ever."""
+    operator = Operator("app")
+    operator.certificate(names=["0:0:0:0:0:0:0:1", "Hooks.Example.com"])
+    assert operator._declaration.certificate.names == ("::1", "hooks.example.com")
 
 
 @pytest.mark.parametrize(

@@ -388,9 +388,17 @@ async def test_no_ca_bundle_is_written_before_the_listener_answers(
         await asyncio.sleep(1.5)
         assert set(await boxes.bundles()) == {""}
         assert not await is_ready(boxes.operator)
+        _, text = await fetch(boxes.operator, "/readyz?verbose")
+        crd = f"{kinds.CustomResourceDefinition.resource}/{boxes.crd}"
+        assert f"[i]webhooks: not trusted by the caBundle of {crd}" in text
         answering.set()
         await eventually(10, lambda: _are_written(boxes))
         await eventually(10, lambda: is_ready(boxes.operator))
+        await eventually(10, lambda: _has_no_note(boxes))
+
+
+async def _has_no_note(boxes: Boxes) -> bool:
+    return "[i]webhooks" not in (await fetch(boxes.operator, "/readyz?verbose"))[1]
 
 
 async def _has_secret(boxes: Boxes) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from rws_operator import metrics
 from rws_operator.errors import ConfigurationError
 from rws_operator.health import Health
+from rws_operator.listener import Listener
 from rws_operator.server import Server
 from rws_operator.testing.eventually import eventually
 
@@ -26,7 +27,7 @@ def health() -> Health:
 @pytest.fixture
 async def server(health: Health) -> AsyncIterator[Server]:
     """A server on a free port of the loopback."""
-    server = Server("127.0.0.1", 0, health, headers_seconds=0.3)
+    server = Server(Listener("127.0.0.1", 0, headers_seconds=0.3), health)
     await server.start()
     yield server
     await server.stop()
@@ -102,7 +103,7 @@ async def test_a_hanging_check_does_not_hang_the_answer(server: Server, health: 
 async def test_a_port_in_use_is_one_line_with_a_remedy(server: Server, health: Health) -> None:
     """The address and what to do, as our own error."""
     with pytest.raises(ConfigurationError) as raised:
-        await Server("127.0.0.1", server.port, health).start()
+        await Server(Listener("127.0.0.1", server.port), health).start()
     assert str(raised.value) == (
         f"HTTP address 127.0.0.1:{server.port} is in use: "
         "choose another port, or 0 for any free one"
@@ -113,7 +114,7 @@ async def test_a_port_in_use_is_one_line_with_a_remedy(server: Server, health: H
 def test_a_port_that_does_not_exist_is_refused(health: Health, port: int) -> None:
     """At construction, with the range that may be used."""
     with pytest.raises(ConfigurationError, match=r"no such port: .* 1024 to 65535"):
-        Server("127.0.0.1", port, health)
+        Server(Listener("127.0.0.1", port), health)
 
 
 async def test_an_address_of_another_machine_is_our_own_error(
@@ -126,12 +127,12 @@ async def test_an_address_of_another_machine_is_our_own_error(
 
     monkeypatch.setattr(socket, "create_server", refuse)
     with pytest.raises(ConfigurationError, match=r"Cannot assign .*: choose an address of this"):
-        await Server("127.0.0.1", 0, health).start()
+        await Server(Listener("127.0.0.1", 0), health).start()
 
 
 async def test_all_addresses_means_both_families(health: Health) -> None:
     """Kubelet probes a pod by its IPv4 or IPv6 address, on one port."""
-    server = Server("", 0, health)
+    server = Server(Listener("", 0), health)
     await server.start()
     try:
         assert (await get(server, "/livez"))[0] == 200
@@ -212,7 +213,7 @@ async def test_a_client_in_use_keeps_its_connection(server: Server) -> None:
 
 async def test_a_stopped_server_is_gone(health: Health) -> None:
     """The port is free at once, open connections are closed, a second stop is harmless."""
-    server = Server("127.0.0.1", 0, health)
+    server = Server(Listener("127.0.0.1", 0), health)
     await server.stop()
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -221,14 +222,14 @@ async def test_a_stopped_server_is_gone(health: Health) -> None:
     async with asyncio.timeout(1):
         assert await reader.read() == b""
     writer.close()
-    again = Server("127.0.0.1", server.port, health)
+    again = Server(Listener("127.0.0.1", server.port), health)
     await again.start()
     await again.stop()
 
 
 async def test_run_serves_until_cancelled(health: Health) -> None:
     """The form that a task group takes."""
-    server = Server("127.0.0.1", 0, health)
+    server = Server(Listener("127.0.0.1", 0), health)
     task = asyncio.get_running_loop().create_task(server.run())
     await eventually(2, lambda: server.port)
     assert (await get(server, "/livez"))[0] == 200

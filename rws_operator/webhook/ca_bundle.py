@@ -125,12 +125,29 @@ def our_entries(
     of: BundleObject, wire: Mapping[str, Any], service: tuple[str, str] | None
 ) -> list[BundleEntry]:
     """The entries of an object that call us: ours by name, and at our Service or by URL."""
-    return [
-        entry
-        for entry in all_entries(of, wire)
-        if (entry.name in of.entries or of.kind == kinds.CustomResourceDefinition)
-        and _calls_us(entry.client_config, service)
-    ]
+    return [entry for entry in _named_entries(of, wire) if _calls_us(entry.client_config, service)]
+
+
+def elsewhere(
+    of: BundleObject, wire: Mapping[str, Any], service: tuple[str, str] | None
+) -> list[str]:
+    """What bears our name in an object and yet calls another Service: a line for each.
+
+    Its caBundle is not ours to write. Where nobody meant that, this process and what was
+    installed differ in the namespace or the Service's name.
+    """
+    ours = "/".join(reversed(service)) if service is not None else "none"
+    lines = []
+    for entry in _named_entries(of, wire):
+        if not _calls_us(entry.client_config, service):
+            called = entry.client_config.get("service") or {}
+            where = f"{called.get('namespace')}/{called.get('name')}"
+            lines.append(
+                f"{f'{of} {entry.name}'.strip()} calls Service {where}, not ours ({ours}): its"
+                " caBundle is left alone; if it should call us, check POD_NAMESPACE and install"
+                " the manifests of that namespace"
+            )
+    return lines
 
 
 def patch_of(
@@ -156,6 +173,14 @@ def patch_of(
             {"op": "add", "path": f"{entry.path}/caBundle", "value": encoded},
         ]
     return operations
+
+
+def _named_entries(of: BundleObject, wire: Mapping[str, Any]) -> list[BundleEntry]:
+    return [
+        entry
+        for entry in all_entries(of, wire)
+        if entry.name in of.entries or of.kind == kinds.CustomResourceDefinition
+    ]
 
 
 def _calls_us(config: Mapping[str, Any], service: tuple[str, str] | None) -> bool:

@@ -1,7 +1,8 @@
 """The certificate that webhooks are served with: made, shared by a Secret, installed, trusted.
 
-The simple form: all replicas serve one certificate that lives in a Secret. Whoever wants it
-renewed and reloaded too has an Operator, or runs a `Keeper`, which takes such a Secret over.
+The simple form: all replicas serve one certificate that lives in a Secret, and one that starts
+late in its life replaces it. Whoever wants it renewed while it is served has an Operator, which
+takes such a Secret over.
 
 Invariant: the key is in no error, log line or repr.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import os
 import tempfile
 import time
@@ -17,10 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from rws_operator.errors import AlreadyExists, ConfigurationError, NotFound
+from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
-from rws_operator.resources.names import check_label
-from rws_operator.webhook.ca_bundle import BundleObject, all_entries, patch_of
+from rws_operator.resources.names import check_label, is_subdomain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from rws_operator.client import Client
 
 YEAR_SECONDS = 365 * 24 * 3600.0
+LONGEST_SECONDS = 100 * YEAR_SECONDS
 SECRET_TYPE = "kubernetes.io/tls"  # noqa: S105 (a type, not a password)
 STAGE_ANNOTATION = "rws-operator/certificate-stage"
 
@@ -89,28 +91,26 @@ class WebhookCertificate:
 
     @classmethod
     async def shared(cls, client: Client, namespace: str, secret: str, service: str) -> Self:
-        """Read the replicas' certificate from its Secret, or make both.
+        """Read the replicas' certificate from its Secret; make it, or replace one that is old.
 
-        Of replicas that make one at the same time, one's is created and the others read it.
+        Of replicas that do so at the same time, one's is written and the others read it. After
+        two thirds of its life one of ours is replaced; replicas that serve the old one until
+        they start again stay trusted, as its authority stands in the new one's `ca_pem` too.
 
         Args:
-            client: May get and create Secrets of the namespace.
+            client: May get, create and patch Secrets of the namespace.
             namespace: Of Secret and Service.
             secret: The Secret's name.
             service: The Service's name.
 
         Raises:
-            ConfigurationError: The Secret exists and holds no usable certificate.
+            ConfigurationError: The Secret exists and holds no usable certificate, or one of
+                another's that has expired.
         """
-        try:
-            return cls.from_secret(await client.get(kinds.Secret, secret, namespace))
-        except NotFound:
-            made = cls.generate(service, namespace)
-        try:
-            await client.create(made.to_secret(secret, namespace))
-        except AlreadyExists:
-            return cls.from_secret(await client.get(kinds.Secret, secret, namespace))
-        return made
+        from rws_operator.webhook.shared import obtain
+
+        found = await obtain(client, namespace, secret, service)
+        return cls(found.ca_pem, found.cert_pem, found.key_pem)
 
     def install(self, folder: str | Path) -> None:
         """Write tls.crt, tls.key and ca.crt, and point this process's settings at them.
@@ -129,7 +129,7 @@ class WebhookCertificate:
         os.environ["RWS_CONFIG_TLS_KEY_FILE"] = str(folder / "tls.key")
 
     def to_secret(self, name: str, namespace: str) -> dict[str, Any]:
-        """The kubernetes.io/tls Secret that holds it, as a `Keeper` knows it too."""
+        """The kubernetes.io/tls Secret that holds it, as an Operator keeps one too."""
         return {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -184,20 +184,17 @@ class WebhookCertificate:
 
         Raises:
             NotFound: There is no such object.
-            Invalid: It was changed at the same moment.
+            Invalid: It was changed at the same moment, four times in a row.
         """
-        from rws_operator.webhook.inspection import authorities
+        from rws_operator.webhook.shared import have_trusted
 
-        wanted = authorities(self.ca_pem)
         for kind, name in (
             (kinds.ValidatingWebhookConfiguration, validating),
             (kinds.MutatingWebhookConfiguration, mutating),
             (kinds.CustomResourceDefinition, crd),
         ):
             if name is not None:
-                entries = all_entries(BundleObject(kind, name), await client.get(kind, name))
-                if patch := patch_of(entries, lambda _: wanted):
-                    await client.patch(kind, name, patch=patch, type="json")
+                await have_trusted(client, kind, name, self.ca_pem)
 
 
 def service_names(service: str, namespace: str) -> tuple[str, ...]:
@@ -210,6 +207,29 @@ def service_names(service: str, namespace: str) -> tuple[str, ...]:
     check_label(namespace, "webhook certificate: namespace")
     inside = f"{service}.{namespace}"
     return service, inside, f"{inside}.svc", f"{inside}.svc.cluster.local"
+
+
+def normal_name(name: str) -> str:
+    """A DNS name or IP address in the one form that certificates are compared in.
+
+    Lower case, and addresses in their shortest form. A DNS name may begin with ``*.``.
+
+    Raises:
+        ConfigurationError: It is neither.
+    """
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        lower = name.lower()
+        if is_subdomain(lower.removeprefix("*.")):
+            return lower
+    else:
+        if "%" not in name:  # a zone means something on one machine only
+            return str(address)
+    raise ConfigurationError(
+        f"certificate name {name!r}",
+        remedy="give DNS names and IP addresses, ASCII only, without scheme, port and path",
+    )
 
 
 def secret_text(secret: Mapping[str, Any], key: str) -> str:

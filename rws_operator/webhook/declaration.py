@@ -14,11 +14,12 @@ from rws_operator.controller.checks import as_tuple, check_type
 from rws_operator.errors import ConfigurationError, check_seconds
 from rws_operator.manifests.names import check_label, check_subdomain
 from rws_operator.resources import CustomResource, Kind, kind_of
-from rws_operator.webhook.certificate import YEAR_SECONDS
+from rws_operator.webhook.certificate import LONGEST_SECONDS, YEAR_SECONDS, normal_name
 from rws_operator.webhook.conversion import RawConversion, TypedConversion
 from rws_operator.webhook.converters import Converters
 from rws_operator.webhook.decorators import ConvertDecorator, MutateDecorator, ValidateDecorator
 from rws_operator.webhook.registration import CONVERSION_PATH, default_path
+from rws_operator.webhook.rotation import check_stages
 from rws_operator.webhook.webhooks import Webhooks
 
 if TYPE_CHECKING:
@@ -123,13 +124,20 @@ class Declaration:
         where = f"operator {self._name}: certificate"
         for each in as_tuple(f"{where}: names", names):
             check_type(each, str, f"{where}: one of names", "pass DNS names or IP addresses")
+        lifetime_seconds = _positive(lifetime_seconds, f"{where}: lifetime_seconds")
+        if lifetime_seconds > LONGEST_SECONDS:
+            raise ConfigurationError(
+                f"{where}: lifetime_seconds={lifetime_seconds:g}",
+                remedy="use at most a hundred years; it is renewed by itself",
+            )
+        check_stages(lifetime_seconds, _positive(stage_seconds, f"{where}: stage_seconds"), where)
         default = self.certificate
         self.certificate = CertificateSettings(
             secret=check_subdomain(secret or default.secret, f"{where}: secret"),
             service=check_label(service or default.service, f"{where}: service"),
-            names=tuple(names),
-            lifetime_seconds=_positive(lifetime_seconds, f"{where}: lifetime_seconds"),
-            stage_seconds=_positive(stage_seconds, f"{where}: stage_seconds"),
+            names=tuple(map(normal_name, names)),
+            lifetime_seconds=lifetime_seconds,
+            stage_seconds=stage_seconds,
         )
 
     def _check_kind(self, verb: str, kind: Any) -> None:

@@ -26,11 +26,13 @@ class Inspected:
 
     Args:
         authority: The one of the given authorities that signed it, PEM; "" if none was given.
+        not_before: When it begins to be valid: seconds since the epoch.
         not_after: When it, or what it was signed by, expires: seconds since the epoch.
         names: Its DNS names and IP addresses.
     """
 
     authority: str
+    not_before: float
     not_after: float
     names: frozenset[str]
 
@@ -47,7 +49,7 @@ def inspect(cert_pem: str, key_pem: str, ca_pem: str | None) -> Inspected:
         ConfigurationError: They don't; says which of them is wrong.
     """
     chain = _certificates(cert_pem, "the certificate")
-    if chain[0].public_key() != _public_key(key_pem):
+    if _key_of(chain[0]) != _public_key(key_pem):
         raise ConfigurationError(
             "the certificate and the key don't belong together",
             remedy="write both at once, from one source",
@@ -56,6 +58,7 @@ def inspect(cert_pem: str, key_pem: str, ca_pem: str | None) -> Inspected:
     checked = [*chain, signer] if signer is not None else chain
     return Inspected(
         authority=_pem(signer) if signer is not None else "",
+        not_before=chain[0].not_valid_before_utc.timestamp(),
         not_after=min(each.not_valid_after_utc.timestamp() for each in checked),
         names=_names(chain[0]),
     )
@@ -82,6 +85,15 @@ def _certificates(pem: str, what: str) -> list[x509.Certificate]:
     except _UNREADABLE:
         raise ConfigurationError(
             f"{what} is no PEM certificate", remedy="give text that begins with BEGIN CERTIFICATE"
+        ) from None
+
+
+def _key_of(certificate: x509.Certificate) -> object:
+    try:
+        return certificate.public_key()
+    except _UNREADABLE:
+        raise ConfigurationError(
+            "the certificate's key is of no kind that can be served", remedy="give RSA or ECDSA"
         ) from None
 
 

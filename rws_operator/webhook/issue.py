@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rws_operator.errors import ConfigurationError
+from rws_operator.webhook.certificate import LONGEST_SECONDS, normal_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,16 +44,21 @@ def issue(common_name: str, names: Iterable[str], *, lifetime_seconds: float, no
     Args:
         common_name: For people; cut at 64 characters.
         names: The DNS names and IP addresses it is valid for.
-        lifetime_seconds: How long it is valid from ``now`` on.
+        lifetime_seconds: How long it is valid from ``now`` on, up to a hundred years.
         now: Seconds since the epoch.
 
     Raises:
-        ConfigurationError: There is no name, or one can't be used.
+        ConfigurationError: There is no name, or one or the lifetime can't be used.
     """
-    subject_names = [_general_name(name) for name in names]
+    subject_names = [_general_name(normal_name(name)) for name in names]
     if not subject_names:
         raise ConfigurationError(
             f"certificate for {common_name!r} has no name", remedy="give the names it is called by"
+        )
+    if not -_NOT_BEFORE_SECONDS < lifetime_seconds <= LONGEST_SECONDS:
+        raise ConfigurationError(
+            f"certificate for {common_name!r}: lifetime_seconds={lifetime_seconds:g}",
+            remedy="let it live for some seconds, and no longer than a hundred years",
         )
     start = datetime.datetime.fromtimestamp(now - _NOT_BEFORE_SECONDS, datetime.UTC)
     end = datetime.datetime.fromtimestamp(now + lifetime_seconds, datetime.UTC)
@@ -86,13 +92,7 @@ def _general_name(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
-        pass
-    try:
         return x509.DNSName(name)
-    except (ValueError, TypeError):
-        raise ConfigurationError(
-            f"certificate name {name!r}", remedy="give DNS names and IP addresses, ASCII only"
-        ) from None
 
 
 def _name(common_name: str) -> x509.Name:

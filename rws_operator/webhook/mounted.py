@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rws_operator.errors import ConfigurationError, OperatorError
+from rws_operator.errors import ConfigurationError
 from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.inspection import inspect
+from rws_operator.webhook.troubles import Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,12 +50,7 @@ class MountedCertificate:
         self._key_file = Path(key_file)
         self._serving = serving
         self._wall_clock = wall_clock
-        self._problem: str | None = None
-
-    @property
-    def problem(self) -> str | None:
-        """Why the files can't be used now, in one line; what was served before still is."""
-        return self._problem
+        self._troubles = Troubles(told_after=1)
 
     async def obtain(self) -> None:
         """Return once the files' certificate is served; `check` says why not yet."""
@@ -76,28 +72,26 @@ class MountedCertificate:
 
     def check(self) -> str | None:
         """Why webhooks can't be served now; None while a valid certificate is served."""
-        why = f": {self._problem}" if self._problem else ""
+        why = f": {self._troubles.problem}" if self._troubles.problem else ""
         if self._serving.certificate is None:
             return f"no certificate is served yet{why}"
         if self._wall_clock() >= self._serving.expires_at:
             return f"the certificate has expired{why}"
         return None
 
+    def notes(self) -> list[str]:
+        """Why the files can't be used now; what was served before still is."""
+        return self._troubles.notes()
+
     async def _look(self) -> None:
         """Serve what the files hold, if it can be and is not served yet."""
-        try:
+        with self._troubles.noting(f"{self._cert_file}, {self._key_file}"):
             found = await asyncio.to_thread(self._read)
-            served = self._serving.certificate
-            if found != served:
+            if found != self._serving.certificate:
                 self._check_time(found)
                 self._serving.use(found)
                 log.info("serving a new certificate", extra={"file": str(self._cert_file)})
-            problem = None
-        except OperatorError as error:
-            problem = f"{self._cert_file}, {self._key_file}: {error}"
-        if problem is not None and problem != self._problem:
-            log.warning("the certificate's files can't be used now", extra={"error": problem})
-        self._problem = problem
+        self._troubles.end_round()
 
     def _check_time(self, found: WebhookCertificate) -> None:
         if inspect(found.cert_pem, found.key_pem, None).not_after <= self._wall_clock():

@@ -35,6 +35,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from rws_operator.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -42,6 +44,20 @@ if TYPE_CHECKING:
 
 _HOLDERS_SECONDS = 2.0  # for those that can write back what a missing Secret held
 _PRUNE_STAGES = 3
+_LEAST_STAGES = 12  # in a lifetime: a third of it must hold a renewal with room to spare
+
+
+def check_stages(lifetime_seconds: float, stage_seconds: float, what: str) -> None:
+    """Refuse a lifetime that is too short for the stages of a renewal.
+
+    Raises:
+        ConfigurationError: It is; names ``what``.
+    """
+    if lifetime_seconds < _LEAST_STAGES * stage_seconds:
+        raise ConfigurationError(
+            f"{what}: lifetime_seconds={lifetime_seconds:g} with stage_seconds={stage_seconds:g}",
+            remedy=f"let a lifetime be at least {_LEAST_STAGES} stages",
+        )
 
 
 class Stage(StrEnum):

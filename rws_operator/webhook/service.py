@@ -16,6 +16,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Protocol
 
+from rws_operator.listener import Listener
 from rws_operator.webhook.ca_bundle import BundleTargets
 from rws_operator.webhook.certificate import service_names
 from rws_operator.webhook.keeper import Keeper
@@ -43,6 +44,10 @@ class _Certificate(Protocol):
 
     def check(self) -> str | None:
         """Why it can't be served now."""
+        ...
+
+    def notes(self) -> list[str]:
+        """What else does not work."""
         ...
 
 
@@ -74,7 +79,8 @@ class WebhookService:
         self._object_name = object_name
         self._tls_files = tls_files
         self._tls = ServingTls()
-        self._server = WebhookServer("", port, declaration.webhooks, self._tls)
+        listener = Listener("", port, what="webhook", context=self._tls.context)
+        self._server = WebhookServer(listener, declaration.webhooks.handle)
         self._certificate: _Certificate | None = None
         self._listening = asyncio.Event()
 
@@ -125,6 +131,10 @@ class WebhookService:
         if not await self._server.answers():
             return f"the listener on port {self.port} ends no TLS handshake"
         return None
+
+    def notes(self) -> list[str]:
+        """What does not work of the certificate and its trust although calls may be answered."""
+        return self._certificate.notes() if self._certificate is not None else []
 
     def say_goodbye(self) -> None:
         """From now on each answer ends its connection."""

@@ -19,14 +19,16 @@ import logging
 import select
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from rws_operator.listener import HEADERS_SECONDS, Listener, http_log
+from rws_operator.listener import http_log
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
+
+    from rws_operator.listener import Listener
 
 log = logging.getLogger("rws_operator.webhook")
 
@@ -39,50 +41,21 @@ _LOOK_SECONDS = 0.02
 _FLUSH_SECONDS = 0.5
 
 
-class _Answering(Protocol):
-    def handle(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
-        """Answer one request."""
-        ...
-
-
-class _Serving(Protocol):
-    @property
-    def context(self) -> ssl.SSLContext:
-        """What new handshakes use."""
-        ...
-
-
 class WebhookServer:
     """Serves webhooks over TLS.
 
     Args:
-        host: Address to listen on; "" for all, of IPv4 and IPv6.
-        port: Port to listen on; 0 for any free one, see `port` afterwards.
-        webhooks: Answers the calls (`Webhooks`).
-        serving: Holds the TLS context (`ServingTls`).
-        headers_seconds: Seconds for a handshake, and again for the first request's headers.
-
-    Raises:
-        ConfigurationError: There is no such port.
+        listener: Where, with a TLS context; `start` opens it, `stop` closes it.
+        handle: Answers one call (`Webhooks.handle`).
     """
 
     def __init__(
         self,
-        host: str,
-        port: int,
-        webhooks: _Answering,
-        serving: _Serving,
-        *,
-        headers_seconds: float = HEADERS_SECONDS,
+        listener: Listener,
+        handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
     ) -> None:
-        self._webhooks = webhooks
-        self._listener = Listener(
-            host,
-            port,
-            what="webhook",
-            headers_seconds=headers_seconds,
-            context=serving.context,
-        )
+        self._listener = listener
+        self._handle = handle
         self._server: web.Server | None = None
         self._is_leaving = self._is_gone = False
         self._under_way: set[web.RequestHandler] = set()
@@ -177,7 +150,7 @@ class WebhookServer:
         assert isinstance(connection, _Connection)
         self._under_way.add(connection)
         try:
-            answer = await self._webhooks.handle(request)
+            answer = await self._handle(request)
         finally:
             self._under_way.discard(connection)
             connection.heard = False

@@ -8,7 +8,7 @@ import contextlib
 import secrets
 import ssl
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import NotFound
@@ -141,6 +141,31 @@ class Site:
             with contextlib.suppress(NotFound):
                 await self.client.delete(kind, name)
 
+    async def guard_crd(self) -> str:
+        """Have changes of the CRD refused, by a webhook that nobody answers; return its name."""
+        guard = f"guard-{self.name}"
+        entry = self.entry("guard.things.example.com", None)
+        del entry["namespaceSelector"]
+        entry["matchConditions"] = [
+            {"name": "ours", "expression": f"object.metadata.name == '{self.crd_name}'"}
+        ]
+        entry["rules"] = [
+            {
+                "apiGroups": ["apiextensions.k8s.io"],
+                "apiVersions": ["v1"],
+                "resources": ["customresourcedefinitions"],
+                "operations": ["UPDATE"],
+            }
+        ]
+        wire = {**self.validating(), "metadata": {"name": guard}, "webhooks": [entry]}
+        await self.client.create(wire)
+        return guard
+
+    async def unguard_crd(self) -> None:
+        """Let the CRD be changed again."""
+        with contextlib.suppress(NotFound):
+            await self.client.delete(VALIDATING, f"guard-{self.name}")
+
     async def secret(self) -> dict[str, Any]:
         """The Secret now."""
         return await self.client.get(kinds.Secret, SECRET, self.namespace)
@@ -227,15 +252,17 @@ def a_keeper(
     lifetime: float = 3600.0,
     stage: float = 1.0,
     wall_clock: Callable[[], float] = time.time,
+    service: tuple[str, str] | None = None,
 ) -> Keeper:
-    """A Keeper of the site."""
+    """A Keeper of the site, or of another Service."""
+    name, namespace = service or (SERVICE, site.namespace)
     return Keeper(
         client or site.client,
         operator="cert-test",
         namespace=site.namespace,
         secret=SECRET,
-        names=service_names(SERVICE, site.namespace),
-        targets=site.targets,
+        names=service_names(name, namespace),
+        targets=replace(site.targets, service=(name, namespace)),
         serving=ServingTls(),
         lifetime_seconds=lifetime,
         stage_seconds=stage,

@@ -13,6 +13,7 @@ from rws_operator.errors import Invalid
 from rws_operator.webhook.ca_bundle import (
     BundleObject,
     all_entries,
+    elsewhere,
     our_entries,
     patch_of,
 )
@@ -53,6 +54,11 @@ class TestEntries:
         paths = [each.path for each in our_entries(OURS, found, ("hook", "ns"))]
         assert paths == ["/webhooks/3/clientConfig", "/webhooks/4/clientConfig"]
         assert [each.path for each in our_entries(OURS, found, None)] == paths[1:]
+        others = elsewhere(OURS, found, ("hook", "ns"))
+        assert [each.partition(" calls Service ")[2].partition(":")[0] for each in others] == [
+            "ns/another, not ours (ns/hook)",
+            "elsewhere/hook, not ours (ns/hook)",
+        ]
 
     def test_a_crd_only_while_a_webhook_converts_it(self):
         """Strategy None has no caBundle, also where remains of a webhook stand beside it."""

@@ -9,6 +9,7 @@ import os
 import ssl
 import stat
 import tempfile
+import time
 from typing import Any
 
 import pytest
@@ -20,11 +21,17 @@ from cryptography.x509.oid import NameOID
 from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
 from rws_operator.webhook import serving_tls
-from rws_operator.webhook.certificate import WebhookCertificate, service_names
+from rws_operator.webhook.certificate import (
+    YEAR_SECONDS,
+    WebhookCertificate,
+    normal_name,
+    service_names,
+)
 from rws_operator.webhook.certificate_secret import new_pair, read_secret
 from rws_operator.webhook.inspection import authorities, covers, inspect
+from rws_operator.webhook.issue import issue
 from rws_operator.webhook.serving_tls import ServingTls
-from tests.webhook.keeper_kit import CRD, MUTATING, VALIDATING, Site, handshake, shows_key
+from tests.webhook.keeper_kit import CRD, MUTATING, SECRET, VALIDATING, Site, handshake, shows_key
 
 
 def handshake_in_memory(certificate: WebhookCertificate, trusted: str, name: str) -> None:
@@ -88,8 +95,20 @@ class TestGenerate:
             WebhookCertificate.generate_for("me", [])
         with pytest.raises(ConfigurationError, match=r"give DNS names"):
             WebhookCertificate.generate_for("me", ["bücher.example"])
+        for seconds in (-7200, 1e12):
+            with pytest.raises(ConfigurationError, match="lifetime_seconds"):
+                WebhookCertificate.generate("hook", "ns", lifetime_seconds=seconds)
         with pytest.raises(ConfigurationError, match="service"):
             WebhookCertificate.generate("Hook", "ns")
+
+    @pytest.mark.parametrize(
+        "name", ["0:0:0:0:0:0:0:1", "::FFFF:127.0.0.1", "127.0.0.1", "A.Example.com", "*.b.example"]
+    )
+    def test_a_names_normal_form_is_what_the_certificate_says(self, name):
+        """However it was written, so that a certificate is not renewed for a name it has."""
+        certificate = WebhookCertificate.generate_for("me", [name])
+        assert new_pair(certificate).names == {normal_name(name)}
+        assert normal_name(normal_name(name)) == normal_name(name)
 
 
 class TestSecretForm:
@@ -246,6 +265,13 @@ class TestInstall:
         assert sorted(os.listdir(folder)) == ["ca.crt", "tls.crt", "tls.key"]
 
 
+def a_year_long(namespace: str, *, gone: float) -> WebhookCertificate:
+    """A certificate of a year, of which a part is over."""
+    names = service_names("hook", namespace)
+    began = time.time() - gone * YEAR_SECONDS
+    return WebhookCertificate(*issue("hook", names, lifetime_seconds=YEAR_SECONDS, now=began))
+
+
 class TestShared:
     """One certificate for all replicas, on the API server."""
 
@@ -260,6 +286,79 @@ class TestShared:
         assert len({each.cert_pem for each in found}) == 1
         secret = await cluster.client.get(kinds.Secret, "tls", namespace.name)
         assert WebhookCertificate.from_secret(secret) == found[0]
+
+    async def test_an_old_one_is_replaced_once_and_what_is_served_stays_trusted(
+        self, cluster, namespace
+    ):
+        """By the first of many that start after two thirds of its life."""
+        client, name = cluster.client, f"hook.{namespace.name}.svc"
+        old = a_year_long(namespace.name, gone=0.7)
+        await client.create(old.to_secret("tls", namespace.name))
+        found = await asyncio.gather(
+            *(WebhookCertificate.shared(client, namespace.name, "tls", "hook") for _ in range(5))
+        )
+        assert len(set(found)) == 1
+        assert found[0].cert_pem != old.cert_pem
+        for each in (old, found[0]):
+            handshake_in_memory(each, found[0].ca_pem, name)
+        secret = await client.get(kinds.Secret, "tls", namespace.name)
+        assert WebhookCertificate.from_secret(secret) == found[0]
+        assert read_secret(secret, ()).is_ours
+
+    async def test_before_two_thirds_of_its_life_it_stays(self, cluster, namespace):
+        """Nothing is written."""
+        young = a_year_long(namespace.name, gone=0.6)
+        await cluster.client.create(young.to_secret("tls", namespace.name))
+        found = await WebhookCertificate.shared(cluster.client, namespace.name, "tls", "hook")
+        assert found == young
+
+    async def test_an_expired_one_is_replaced_and_trusted_no_longer(self, cluster, namespace):
+        """A program that starts again after a year works again."""
+        expired = a_year_long(namespace.name, gone=1.1)
+        await cluster.client.create(expired.to_secret("tls", namespace.name))
+        found = await WebhookCertificate.shared(cluster.client, namespace.name, "tls", "hook")
+        handshake_in_memory(found, found.ca_pem, f"hook.{namespace.name}.svc")
+        assert authorities(found.ca_pem) == (found.ca_pem,)
+
+    async def test_one_of_anothers_is_never_replaced(self, cluster, namespace):
+        """It is used while it is valid; then its maker must be told."""
+        site = Site(cluster.client, namespace.name)
+        theirs = a_year_long(namespace.name, gone=0.9)
+        await site.foreign_secret(theirs)
+        found = await WebhookCertificate.shared(cluster.client, namespace.name, SECRET, "hook")
+        assert found == theirs
+        await site.foreign_secret(a_year_long(namespace.name, gone=1.1))
+        with pytest.raises(ConfigurationError, match="has expired: have it renewed"):
+            await WebhookCertificate.shared(cluster.client, namespace.name, SECRET, "hook")
+
+    @pytest.mark.parametrize(("gone", "is_left"), [(0.9, True), (1.1, False)])
+    async def test_one_in_an_operators_renewal_is_left_to_it(
+        self, cluster, namespace, gone, is_left
+    ):
+        """Unless that comes too late; then nothing of the renewal stays."""
+        old = a_year_long(namespace.name, gone=gone)
+        wire = old.to_secret("tls", namespace.name)
+        wire["metadata"]["annotations"]["rws-operator/certificate-stage"] = "trusting"
+        wire["data"]["next.key"] = wire["data"]["tls.key"]
+        await cluster.client.create(wire)
+        found = await WebhookCertificate.shared(cluster.client, namespace.name, "tls", "hook")
+        assert (found == old) is is_left
+        secret = await cluster.client.get(kinds.Secret, "tls", namespace.name)
+        assert ("next.key" in secret["data"]) is is_left
+
+    async def test_replicas_that_start_at_once_have_it_trusted(self, cluster, namespace):
+        """Each writes the same; who comes second finds it done."""
+        site = Site(cluster.client, namespace.name)
+        try:
+            await site.install()
+            certificate = WebhookCertificate.generate("hook", namespace.name)
+            names = site.name, site.name, site.crd_name
+            await asyncio.gather(
+                *(certificate.patch_ca_bundle(cluster.client, *names) for _ in range(8))
+            )
+            assert set((await site.bundles()).values()) == {(certificate.ca_pem,)}
+        finally:
+            await site.remove()
 
     async def test_an_unusable_secret_is_told(self, cluster, namespace):
         """It is somebody's, so it is not overwritten."""

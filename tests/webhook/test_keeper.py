@@ -6,6 +6,7 @@ Stages last a second or less here, so that a renewal takes a few.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from rws_operator.errors import ConfigurationError, Conflict
+from rws_operator.errors import Conflict
 from rws_operator.resources import kinds
 from rws_operator.testing.eventually import eventually
 from rws_operator.webhook.certificate import WebhookCertificate
@@ -79,20 +80,51 @@ class TestFirst:
             await eventually(BUSY, lambda: not any(each.keeper.check() for each in replicas))
 
     async def test_nothing_is_trusted_before_somebody_listens(self, site):
-        """A caBundle says that somebody can be called; readiness waits for it."""
+        """A caBundle says that somebody can be called; readiness waits for the first."""
         replica = await start(a_keeper(site), listening=False)
         await eventually(BUSY, lambda: replica.serving.certificate)
         await asyncio.sleep(0.5)
         assert not any((await site.bundles()).values())
-        assert has(replica.keeper.check(), "validate.things.example.com", "mutate.things")
+        reason = ("by any caBundle", "validate.things.example.com", "mutate.things", site.crd_name)
+        assert has(replica.keeper.check(), *reason)
         certificate = WebhookCertificate.from_secret(await site.secret())
         await certificate.patch_ca_bundle(site.client, validating=site.name)
-        await eventually(BUSY, lambda: not has(replica.keeper.check(), "validate.things"))
-        assert has(replica.keeper.check(), "mutate.things.example.com", site.crd_name)
+        await eventually(BUSY, lambda: replica.keeper.check() is None)
+        assert has(told(replica), "mutate.things.example.com", site.crd_name)
+        assert not has(told(replica), "validate.things")
         replica.listening.set()
         await wait_trusted(site, replica.ca)
-        await eventually(BUSY, lambda: replica.keeper.check() is None)
+        await eventually(BUSY, lambda: not told(replica))
         await replica.stop()
+
+    async def test_one_that_may_not_be_written_holds_nothing_up(self, site):
+        """Say by our own webhook of CRDs, which is called only once we are ready: it is a note."""
+        guard = await site.guard_crd()
+        try:
+            async with running(a_keeper(site)) as [replica]:
+                await eventually(BUSY, lambda: replica.keeper.check() is None)
+                missing = f"not trusted by the caBundle of {CRD.resource}/{site.crd_name}"
+                await eventually(BUSY, lambda: has(told(replica), missing, 'webhook "guard.'))
+                assert not has(told(replica), "not trusted by the caBundle of validating")
+                await site.client.delete(VALIDATING, guard)
+                await wait_trusted(site, replica.ca)
+                await eventually(BUSY, lambda: not told(replica))
+        finally:
+            await site.unguard_crd()
+
+    async def test_what_was_installed_for_another_service_is_told(self, site, caplog):
+        """A wrong namespace here or there: all seems well, and nobody is called."""
+        keeper = a_keeper(site, service=(SERVICE, "elsewhere"))
+        async with running(keeper) as [replica]:
+            await eventually(BUSY, lambda: replica.keeper.check() is None)
+            for name in (f"{VALIDATING.resource}/{site.name}", site.crd_name):
+                theirs = f"calls Service {site.namespace}/{SERVICE}, not ours (elsewhere/{SERVICE})"
+                assert has(told(replica), name, theirs, "POD_NAMESPACE")
+            await site.set_bundle(VALIDATING, None)  # wakes it
+            await asyncio.sleep(1)
+            assert not any((await site.bundles()).values())
+        hints = [each for each in caplog.records if "look at this" in each.message]
+        assert len(hints) == 3  # one of each object, once
 
     async def test_settled_keepers_write_nothing(self, site):
         """Neither running on nor after a restart."""
@@ -116,11 +148,6 @@ class TestFirst:
                 await wait_trusted(site, replica.ca, seconds=SOON)
         finally:
             await site.remove()
-
-    async def test_a_lifetime_must_hold_a_renewal(self, cluster):
-        """Told at construction."""
-        with pytest.raises(ConfigurationError, match="at least 12 stages"):
-            a_keeper(Site(cluster.client, "ns"), lifetime=30, stage=3)
 
 
 async def versions(site: Site) -> list[str]:
@@ -352,7 +379,7 @@ class TestSecret:
             assert await site.secret() == written
 
     @pytest.mark.parametrize(
-        ("fault", "told"),
+        ("fault", "reason"),
         [
             ("half", "the key is no PEM"),
             ("expired", ""),
@@ -360,7 +387,7 @@ class TestSecret:
             ("no CA", "ca.crt is missing"),
         ],
     )
-    async def test_of_another_and_unusable_the_old_stays(self, site, fault, told):
+    async def test_of_another_and_unusable_the_old_stays(self, site, fault, reason):
         """It is not ours to mend; the problem is named, and webhooks are served."""
         async with running(a_keeper(site)) as [replica]:
             await eventually(BUSY, lambda: replica.keeper.check() is None)
@@ -376,13 +403,13 @@ class TestSecret:
                 theirs = WebhookCertificate("", theirs.cert_pem, theirs.key_pem)
             await site.foreign_secret(theirs)
             written = await site.secret()
-            if told:
-                await eventually(BUSY, lambda: has(replica.keeper.problem, f"{SECRET}: ", told))
+            if reason:
+                await eventually(BUSY, lambda: has(told(replica), f"{SECRET}: ", reason))
             await asyncio.sleep(1)
             assert replica.serving.certificate is served
             assert replica.keeper.check() is None
             assert await site.secret() == written
-            assert not shows_key(replica.keeper.problem or "", theirs)
+            assert not shows_key(told(replica), theirs)
 
     async def test_of_another_and_gone_its_maker_is_waited_for(self, site):
         """What is served stays; the problem says how to have one of ours instead."""
@@ -390,10 +417,10 @@ class TestSecret:
         async with running(a_keeper(site)) as [replica]:
             await eventually(BUSY, lambda: replica.keeper.check() is None)
             await site.client.delete(kinds.Secret, SECRET, site.namespace)
-            await eventually(BUSY, lambda: has(replica.keeper.problem, "gone", "restart"))
+            await eventually(BUSY, lambda: has(told(replica), "gone", "restart"))
             assert replica.keeper.check() is None
         async with running(a_keeper(site)) as [replica]:
-            assert replica.keeper.problem is None
+            await eventually(BUSY, lambda: not told(replica))
 
     async def test_of_another_and_unusable_from_the_start(self, site):
         """Nothing can be served; readiness says why, and it heals."""
@@ -405,6 +432,11 @@ class TestSecret:
         await site.write_secret(tls_key=good.key_pem)
         await eventually(BUSY, lambda: keeper.check() is None)
         await replica.stop()
+
+
+def told(replica: Replica) -> str:
+    """What /readyz?verbose shows of a replica."""
+    return "; ".join(replica.keeper.notes())
 
 
 def serves(replica: Replica, certificate: WebhookCertificate) -> bool:
@@ -454,6 +486,31 @@ class TestBundle:
             await site.client.delete(VALIDATING, site.name)
             await site.client.create(site.validating())
             await wait_trusted(site, replica.ca, seconds=SOON)
+
+    async def test_a_fight_about_one_slows_down(self, site):
+        """Who undoes each write is answered ever later; other caBundles are mended as quickly."""
+        undone = 0
+
+        async def undo() -> None:
+            nonlocal undone
+            while True:
+                if (await site.bundles())["validate.things.example.com"]:
+                    with contextlib.suppress(Conflict):
+                        await site.set_bundle(VALIDATING, None)
+                        undone += 1
+                await asyncio.sleep(0.01)
+
+        async with running(a_keeper(site, stage=60)) as [replica]:
+            await wait_trusted(site, replica.ca)
+            await asyncio.sleep(0.5)
+            opponent = asyncio.create_task(undo())
+            await asyncio.sleep(4)
+            assert 3 <= undone <= 8
+            await site.set_bundle(MUTATING, None)
+            await eventually(SOON, lambda: _holds(site, "mutate.things.example.com"), 0.05)
+            assert replica.keeper.check() is None
+            opponent.cancel()
+            await wait_trusted(site, replica.ca, seconds=5 + SOON)
 
     @pytest.mark.parametrize("server_side", [True, False])
     async def test_applied_again_it_is_kept(self, site, server_side, cluster):
@@ -508,9 +565,39 @@ class TestBundle:
             await site.remove()
 
 
+async def _holds(site: Site, name: str) -> bool:
+    return bool((await site.bundles())[name])
+
+
 def as_list(manifests: list[dict[str, Any]]) -> str:
     """One document for kubectl."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests})
+
+
+class TestFaults:
+    """What nobody thought of."""
+
+    async def test_no_error_ends_the_loop(self, site, caplog, monkeypatch):
+        """Its place is told, and not its text, which may hold anything; then all goes on."""
+        secret = "PRIVATE KEY"
+
+        def fail(*_: object) -> None:
+            raise KeyError(secret)
+
+        with monkeypatch.context() as broken:
+            broken.setattr("rws_operator.webhook.rotation.Rotation.decide", fail)
+            replica = await start(a_keeper(site))
+            await eventually(BUSY, lambda: has(told(replica), "unexpected KeyError in fail"))
+            await eventually(BUSY, lambda: "keeps trying" in caplog.text)
+        await eventually(BUSY, lambda: replica.keeper.check() is None)
+        with monkeypatch.context() as broken:
+            broken.setattr("rws_operator.webhook.rotation.Rotation.decide", fail)
+            await site.set_bundle(VALIDATING, None)  # wakes it
+            await eventually(BUSY, lambda: has(told(replica), "unexpected KeyError in fail"))
+            assert replica.keeper.check() is None
+        await wait_trusted(site, replica.ca)
+        assert secret not in f"{caplog.text}{[vars(each) for each in caplog.records]}"
+        await replica.stop()
 
 
 class TestPermissions:
@@ -562,14 +649,14 @@ class TestSilence:
             ):
                 await site.write_secret(**data)
                 await asyncio.sleep(0.4)
-                problems.append(f"{keeper.problem} {keeper.check()} {keeper!r} {replica.serving!r}")
+                problems.append(f"{keeper.notes()} {keeper.check()} {keeper!r} {replica.serving!r}")
                 assert replica.serving.certificate is not None
                 seen.append(replica.serving.certificate)
             await site.foreign_secret(
                 WebhookCertificate(stranger.ca_pem, stranger.key_pem, stranger.key_pem)
             )
-            await eventually(BUSY, lambda: keeper.problem)
-            problems.append(f"{keeper.problem} {keeper.check()}")
+            await eventually(BUSY, lambda: keeper.notes())
+            problems.append(f"{keeper.notes()} {keeper.check()}")
             await eventually(
                 BUSY, lambda: any("keeps trying" in each.message for each in caplog.records)
             )

@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from rws_operator.errors import ConfigurationError
+from rws_operator.listener import Listener
 from rws_operator.testing.pki import CertificateAuthority
 from rws_operator.webhook.serving import WebhookServer
 
@@ -58,6 +59,14 @@ class Webhooks:
         return web.Response(body=body)
 
 
+def a_server(webhooks: Webhooks, serving: Serving, port: int = 0) -> WebhookServer:
+    """A listener that is quick to lose patience."""
+    listener = Listener(
+        "127.0.0.1", port, what="webhook", headers_seconds=0.3, context=serving.context
+    )
+    return WebhookServer(listener, webhooks.handle)
+
+
 @pytest.fixture
 def serving(tmp_path: Path) -> Serving:
     """A certificate that is served."""
@@ -75,7 +84,7 @@ def webhooks() -> Webhooks:
 @pytest.fixture
 async def server(serving: Serving, webhooks: Webhooks) -> AsyncIterator[WebhookServer]:
     """A listener on a free port."""
-    server = WebhookServer("127.0.0.1", 0, webhooks, serving, headers_seconds=0.3)
+    server = a_server(webhooks, serving)
     await server.start()
     yield server
     await server.stop(1)
@@ -120,7 +129,7 @@ async def test_without_a_certificate_nothing_answers_and_then_all_does(
 ) -> None:
     """The port is held from the start; the handshake tells whether calls can come."""
     serving = Serving(tmp_path)
-    server = WebhookServer("127.0.0.1", 0, webhooks, serving)
+    server = a_server(webhooks, serving)
     assert not await server.answers()
     await server.start()
     try:
@@ -158,7 +167,7 @@ async def test_a_port_in_use_is_one_line_with_a_remedy(
 ) -> None:
     """The address, what it was for, and what to do."""
     with pytest.raises(ConfigurationError) as raised:
-        await WebhookServer("127.0.0.1", server.port, webhooks, serving).start()
+        await a_server(webhooks, serving, server.port).start()
     assert str(raised.value) == (
         f"webhook address 127.0.0.1:{server.port} is in use: "
         "choose another port, or 0 for any free one"
@@ -171,7 +180,7 @@ async def test_a_port_that_does_not_exist_is_refused(
 ) -> None:
     """At construction."""
     with pytest.raises(ConfigurationError, match=r"webhook address .*: no such port"):
-        WebhookServer("127.0.0.1", port, webhooks, serving)
+        a_server(webhooks, serving, port)
 
 
 @pytest.mark.parametrize("half", [b"", b"\x16\x03\x01\x02", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"])
@@ -352,12 +361,12 @@ async def test_a_stop_at_once_waits_for_no_idle_connection(server: WebhookServer
 
 async def test_a_stopped_listener_is_gone(serving: Serving, webhooks: Webhooks) -> None:
     """The port is free at once; a stop before the start and a second one are harmless."""
-    server = WebhookServer("127.0.0.1", 0, webhooks, serving)
+    server = a_server(webhooks, serving)
     await server.stop(1)
     await server.start()
     await server.stop(1)
     await server.stop(1)
-    again = WebhookServer("127.0.0.1", server.port, webhooks, serving)
+    again = a_server(webhooks, serving, server.port)
     await again.start()
     await again.stop(1)
 
@@ -366,7 +375,7 @@ async def test_a_handshake_that_ends_after_the_stop_is_not_answered(
     serving: Serving, webhooks: Webhooks
 ) -> None:
     """Nothing runs for a connection that was on its way when the listener went."""
-    server = WebhookServer("127.0.0.1", 0, webhooks, serving)
+    server = a_server(webhooks, serving)
     await server.start()
     raw = socket.create_connection(("127.0.0.1", server.port))
     raw.setblocking(False)
