@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import ssl
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,6 +14,7 @@ from aiohttp import web
 from rws_operator import Condition, CustomResource, Model
 from rws_operator.client.content_type import APPLY_PATCH
 from rws_operator.errors import NotFound
+from rws_operator.listener import Listener
 from rws_operator.manifests import WebhookTarget, crd, with_conversion_webhook
 from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.conversion import TypedConversion
@@ -24,6 +22,8 @@ from rws_operator.webhook.converters import Converters
 from rws_operator.webhook.endpoint import Call
 from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.handlers import Handlers
+from rws_operator.webhook.serving import WebhookServer
+from rws_operator.webhook.serving_tls import ServingTls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -202,12 +202,9 @@ class ConversionServer:
     target: WebhookTarget = field(init=False)
     reviews: list[dict[str, Any]] = field(default_factory=list)
     answers: list[dict[str, Any]] = field(default_factory=list)
-    transports: set[asyncio.BaseTransport] = field(default_factory=set)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one call."""
-        if request.transport is not None:
-            self.transports.add(request.transport)
         body = await request.read()
         self.reviews.append(msgspec.json.decode(body))
         deadline = asyncio.get_running_loop().time() + self.endpoint.timeout_seconds
@@ -223,28 +220,19 @@ class ConversionServer:
 async def serving(endpoint: Endpoint) -> AsyncIterator[ConversionServer]:
     """Serve an endpoint over TLS on a free port of this machine."""
     certificate = WebhookCertificate.generate_for("127.0.0.1", ["127.0.0.1"])
-    server = ConversionServer(endpoint)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "pair.pem").write_text(certificate.cert_pem + certificate.key_pem)
-        context.load_cert_chain(Path(folder) / "pair.pem")
-    runner = web.ServerRunner(web.Server(server.handle), shutdown_timeout=1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    port = runner.addresses[0][1]
-    server.target = WebhookTarget(
-        url=f"https://127.0.0.1:{port}", path=endpoint.path, ca_pem=certificate.ca_pem
+    tls = ServingTls()
+    tls.use(certificate)
+    answering = ConversionServer(endpoint)
+    listener = Listener("127.0.0.1", 0, what="webhook", context=tls.context)
+    server = WebhookServer(listener, answering.handle)
+    await server.start()
+    answering.target = WebhookTarget(
+        url=f"https://127.0.0.1:{server.port}", path=endpoint.path, ca_pem=certificate.ca_pem
     )
     try:
-        yield server
+        yield answering
     finally:
-        await runner.cleanup()
-        # TLS goes on to say goodbye; the loop may be closed by then.
-        for transport in server.transports:
-            if isinstance(transport, asyncio.WriteTransport):
-                transport.abort()
-        await asyncio.sleep(0.02)
+        await server.stop(1)
 
 
 async def apply_crd(

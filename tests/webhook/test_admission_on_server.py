@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from aiohttp import web
 
 from rws_operator.client.content_type import MERGE_PATCH
 from rws_operator.errors import ApiError, Denied, Forbidden, Invalid, NotFound
+from rws_operator.listener import Listener
 from rws_operator.resources import CustomResource, Field, Kind, Model, Quantity, kind_of, kinds
 from rws_operator.testing import eventually
 from rws_operator.testing.pki import CertificateAuthority
 from rws_operator.webhook import AdmissionRequest, Webhooks
+from rws_operator.webhook.serving import WebhookServer
 from tests.webhook.kit import Kubectl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from aiohttp import web
 
     from rws_operator.testing.cluster import TestCluster, TestNamespace
 
@@ -227,16 +230,14 @@ async def world(
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         return await made[0].handle(request)
 
-    runner = web.ServerRunner(web.Server(handle), shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    port = runner.addresses[0][1]
-    made.append(World(cluster, namespace.name, f"https://127.0.0.1:{port}"))
+    server = WebhookServer(Listener("127.0.0.1", 0, what="webhook", context=context), handle)
+    await server.start()
+    made.append(World(cluster, namespace.name, f"https://127.0.0.1:{server.port}"))
     try:
         yield made[0]
     finally:
         await made[0].remove()
-        await runner.cleanup()
+        await server.stop(1)
 
 
 async def test_a_denial_shows_its_message_in_kubectl(world: World) -> None:
