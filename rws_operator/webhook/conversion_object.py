@@ -15,13 +15,14 @@ import logging
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pydantic
 
 from rws_operator import metrics
 from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.errors import DecodeError, OperatorError
 from rws_operator.webhook.conversion_carry import Carrier, merged_metadata
-from rws_operator.webhook.conversion_partial import common, completions
+from rws_operator.webhook.conversion_partial import common, completions, without_nulls
 from rws_operator.webhook.conversion_review import read_object
 from rws_operator.webhook.converters import ConversionFailed
 
@@ -57,6 +58,8 @@ def by_classes(route: Route, raw: bytes) -> Calls:
     try:
         typed = route.source.from_wire(raw)
     except DecodeError as error:
+        if (rest := without_nulls(document, error)) is not None:
+            return (yield from by_classes(route, msgspec.json.encode(rest)))
         return (yield from _by_completion(route, document, error))
     return (yield from _by_steps(route, document, typed))
 
