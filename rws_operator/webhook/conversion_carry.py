@@ -14,6 +14,8 @@ Rules:
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,8 +53,6 @@ class Carrier:
     def __init__(self, raw: dict[str, Any], source: CustomResource) -> None:
         self._raw = raw
         self._source = source
-        # Nobody set anything but the API server: what is not there, the object does not have.
-        self._before = source.model_dump(mode="json", by_alias=True, exclude_unset=True)
         self._unknown = _unknown(source, raw)
 
     def target(self, made: CustomResource, names: str) -> dict[str, Any]:
@@ -67,15 +67,16 @@ class Carrier:
         """
         after = wire_form(made)
         kind = definition_of(type(made)).kind
+        before = _Before(type(self._source), self._raw)
         metadata = merged_metadata(
-            self._raw["metadata"], self._before["metadata"], after.get("metadata", {}), names
+            self._raw["metadata"], after.get("metadata", {}), names, before.at("metadata")
         )
         field, status = _member(made, "status")
         if self._raw.get("status") is None and field is not None and _is_default(field, status):
             after.pop("status", None)
         for key in _TYPE:
             after.pop(key, None)
-        content = _merged_object(_Value(self._raw, self._before, after, self._source, made))
+        content = _merged_object(_Value(self._raw, before, after, self._source, made))
         _carry(self._unknown, content, schema_of(type(made)))
         return {
             "apiVersion": kind.api_version,
@@ -85,16 +86,54 @@ class Carrier:
         }
 
 
+class _Before:
+    """A source object's typed form as the functions got it, or a part of that.
+
+    It is looked at only where what the functions made differs from the raw source: few objects
+    have that, beside what moved to other names. So it is read anew then.
+
+    Args:
+        cls: The source's class.
+        raw: The object as it came.
+    """
+
+    def __init__(self, cls: type[CustomResource], raw: dict[str, Any]) -> None:
+        self._raw: Any = raw
+        self._path: tuple[int | str, ...] = ()
+        # Nobody set anything but the API server: what is not there, the object does not have.
+        self._whole = functools.cache(
+            lambda: cls.from_wire(raw).model_dump(mode="json", by_alias=True, exclude_unset=True)
+        )
+
+    def at(self, step: int | str) -> _Before:
+        """A part of this part."""
+        part = copy.copy(self)
+        part._path = (*self._path, step)
+        return part
+
+    def get(self) -> Any:
+        """The value, `_MISSING` if there is none."""
+        value, raw = self._whole(), self._raw
+        for step in self._path:
+            if isinstance(value, list) and len(value) != len(raw):
+                return _MISSING
+            try:
+                value, raw = value[step], raw[step]
+            except (LookupError, TypeError):
+                return _MISSING
+        return value
+
+
 def merged_metadata(
-    raw: dict[str, Any], before: Mapping[str, Any], after: Any, names: str
+    raw: dict[str, Any], after: Any, names: str, before: _Before | None = None
 ) -> dict[str, Any]:
     """The source's metadata, with labels and annotations as they were made.
 
     Args:
         raw: The source's metadata.
-        before: The same, in the form that `after` has.
         after: The metadata that the functions made.
         names: The functions' names, for messages.
+        before: The source's, in the form that `after` has; None if it is as it came.
 
     Raises:
         ConversionFailed: Another field of it differs.
@@ -103,18 +142,21 @@ def merged_metadata(
         raise ConversionFailed(
             f"{names} returned an object without metadata", remedy="pass the source's metadata on"
         )
-    for key in dict.fromkeys(("name", "namespace", "uid", *before, *after)):
+    metadata = dict(raw)
+    for key in dict.fromkeys(("name", "namespace", "uid", *raw, *after)):
         # An empty list and an absent one are the same here.
-        old, new = before.get(key) or None, after.get(key) or None
-        if old != new and key not in _FREE:
+        old, new = raw.get(key) or None, after.get(key) or None
+        if old != new and before is not None:
+            held = before.at(key).get()
+            old = None if held is _MISSING else held or None
+        if old == new:
+            continue
+        if key not in _FREE:
             raise ConversionFailed(
                 f"{names} changed metadata.{key} from {_shown(old)} to {_shown(new)}",
                 remedy="pass the source's metadata on, and change labels and annotations alone",
             )
-    metadata = dict(raw)
-    for key in _FREE:
-        if (value := after.get(key) or {}) != (before.get(key) or {}):
-            metadata[key] = value
+        metadata[key] = new or {}
     return {key: value for key, value in metadata.items() if key not in _FREE or value != {}}
 
 
@@ -158,7 +200,8 @@ class _Value(NamedTuple):
     """A value on its way: as it came, and typed, before the functions and after them."""
 
     raw: Any
-    before: Any
+    before: _Before | None
+    """None if there is no raw value."""
     after: Any
     source: Any
     """The typed form of `before`."""
@@ -168,40 +211,57 @@ class _Value(NamedTuple):
 
 def _merged_object(value: _Value) -> dict[str, Any]:
     """`after`, a group, with the raw values where nothing changed."""
-    raw, before = _object(value.raw), _object(value.before)
+    raw = _object(value.raw)
     merged = {}
     for key, after in value.after.items():
         field, made = _member(value.made, key)
         old_field, source = _member(value.source, key)
-        if key in raw or not _is_invented(after, made, field, old_field):
-            inner = (raw.get(key, _MISSING), before.get(key, _MISSING), after, source, made)
-            merged[key] = _merged(_Value(*inner))
+        if key in raw:
+            before = value.before.at(key) if value.before else None
+            merged[key] = _merged(_Value(raw[key], before, after, source, made))
+        elif not _is_invented(after, made, field, old_field):
+            merged[key] = _merged(_Value(_MISSING, None, after, source, made))
     return merged
 
 
 def _merged(value: _Value) -> Any:
     raw, before, after, _, made = value
-    if isinstance(made, set | frozenset) and isinstance(before, list):
-        before = sorted(before, key=repr)  # as `after` is
-    if raw is not _MISSING and _is_same(before, after):
-        return raw
+    if before is not None:
+        if _is_same(raw, after):
+            return raw
+        if not _has_same_parts(raw, after, made):
+            held = before.get()
+            if isinstance(made, set | frozenset) and isinstance(held, list):
+                held = sorted(held, key=repr)  # as `after` is
+            if _is_same(held, after):
+                return raw
     if isinstance(after, dict):
         return _merged_object(value)
     if isinstance(after, list):
-        return _merged_list(value._replace(before=before))
+        return _merged_list(value)
     return after
+
+
+def _has_same_parts(raw: Any, after: Any, made: Any) -> bool:
+    """Whether a value differs in parts alone, so that it is enough to look at each of them."""
+    if isinstance(after, dict) and isinstance(raw, dict):
+        return isinstance(made, Model) or raw.keys() == after.keys()
+    if isinstance(after, list) and isinstance(raw, list):
+        return isinstance(made, list | tuple) and len(raw) == len(after)
+    return False
 
 
 def _merged_list(value: _Value) -> list[Any]:
     raw, before, after, source, made = value
     length = len(after)
-    if not all(isinstance(each, list) and len(each) == length for each in (raw, before)):
-        raw = before = [_MISSING] * length
+    if not isinstance(raw, list) or len(raw) != length:
+        raw, before = [_MISSING] * length, None
     source, made = (
         each if isinstance(each, list | tuple) and len(each) == length else [None] * length
         for each in (source, made)
     )
-    items = zip(raw, before, after, source, made, strict=True)
+    parts = [before.at(index) if before else None for index in range(length)]
+    items = zip(raw, parts, after, source, made, strict=True)
     return [_merged(_Value(*item)) for item in items]
 
 
@@ -209,13 +269,16 @@ def _object(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _is_same(before: Any, after: Any) -> bool:
+_encoded = msgspec.json.Encoder(order="deterministic").encode
+
+
+def _is_same(one: Any, other: Any) -> bool:
     # Python's == takes True for 1, and 1.0 for 1.
-    if before is _MISSING or before != after:
+    if one != other:
         return False
-    if isinstance(after, _SCALARS):
-        return type(before) is type(after)
-    return msgspec.json.encode(before) == msgspec.json.encode(after)
+    if isinstance(other, _SCALARS):
+        return type(one) is type(other)
+    return _encoded(one) == _encoded(other)
 
 
 def _member(typed: Any, key: str) -> tuple[WireField | None, Any]:

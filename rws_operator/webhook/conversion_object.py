@@ -108,7 +108,7 @@ def by_dicts(function: Callable[[dict[str, Any], str], Any], raw: bytes, desired
             f"{name} changed the kind to {made.get('kind')!r}", remedy="keep it as it was"
         )
     held = document["metadata"]
-    metadata = merged_metadata(held, held, made.get("metadata"), name)
+    metadata = merged_metadata(held, made.get("metadata"), name)
     return {**made, "apiVersion": desired, "metadata": metadata}
 
 
