@@ -14,26 +14,27 @@ Rules:
 
 from __future__ import annotations
 
-import copy
-import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from rws_operator.resources.custom_resource import definition_of, schema_of
-from rws_operator.resources.model import Model, WireField, wire_form
+from rws_operator.resources.model import Model, wire_form
 from rws_operator.resources.schema_fault import schema_fault
+from rws_operator.webhook.conversion_merge import (
+    MISSING,
+    Before,
+    Value,
+    is_default,
+    member,
+    merged_content,
+)
 from rws_operator.webhook.converters import ConversionFailed
 
 if TYPE_CHECKING:
     from rws_operator.resources import CustomResource
 
-_SCALARS = (str, int, float, bool, type(None))
 _TYPE = ("apiVersion", "kind", "metadata")
 _FREE = ("labels", "annotations")
-
-_MISSING: Any = object()
 
 
 class _Items(list[Any]):
@@ -67,16 +68,16 @@ class Carrier:
         """
         after = wire_form(made)
         kind = definition_of(type(made)).kind
-        before = _Before(type(self._source), self._raw)
+        before = Before.of(type(self._source), self._raw)
         metadata = merged_metadata(
             self._raw["metadata"], after.get("metadata", {}), names, before.at("metadata")
         )
-        field, status = _member(made, "status")
-        if self._raw.get("status") is None and field is not None and _is_default(field, status):
+        field, status = member(made, "status")
+        if self._raw.get("status") is None and field is not None and is_default(field, status):
             after.pop("status", None)
         for key in _TYPE:
             after.pop(key, None)
-        content = _merged_object(_Value(self._raw, before, after, self._source, made))
+        content = merged_content(Value(self._raw, before, after, self._source, made))
         _carry(self._unknown, content, schema_of(type(made)))
         return {
             "apiVersion": kind.api_version,
@@ -86,46 +87,8 @@ class Carrier:
         }
 
 
-class _Before:
-    """A source object's typed form as the functions got it, or a part of that.
-
-    It is looked at only where what the functions made differs from the raw source: few objects
-    have that, beside what moved to other names. So it is read anew then.
-
-    Args:
-        cls: The source's class.
-        raw: The object as it came.
-    """
-
-    def __init__(self, cls: type[CustomResource], raw: dict[str, Any]) -> None:
-        self._raw: Any = raw
-        self._path: tuple[int | str, ...] = ()
-        # Nobody set anything but the API server: what is not there, the object does not have.
-        self._whole = functools.cache(
-            lambda: cls.from_wire(raw).model_dump(mode="json", by_alias=True, exclude_unset=True)
-        )
-
-    def at(self, step: int | str) -> _Before:
-        """A part of this part."""
-        part = copy.copy(self)
-        part._path = (*self._path, step)
-        return part
-
-    def get(self) -> Any:
-        """The value, `_MISSING` if there is none."""
-        value, raw = self._whole(), self._raw
-        for step in self._path:
-            if isinstance(value, list) and len(value) != len(raw):
-                return _MISSING
-            try:
-                value, raw = value[step], raw[step]
-            except (LookupError, TypeError):
-                return _MISSING
-        return value
-
-
 def merged_metadata(
-    raw: dict[str, Any], after: Any, names: str, before: _Before | None = None
+    raw: dict[str, Any], after: Any, names: str, before: Before | None = None
 ) -> dict[str, Any]:
     """The source's metadata, with labels and annotations as they were made.
 
@@ -148,7 +111,7 @@ def merged_metadata(
         old, new = raw.get(key) or None, after.get(key) or None
         if old != new and before is not None:
             held = before.at(key).get()
-            old = None if held is _MISSING else held or None
+            old = None if held is MISSING else held or None
         if old == new:
             continue
         if key not in _FREE:
@@ -196,116 +159,6 @@ def _is_known(item: Any) -> bool:
     return isinstance(item, Model) and not (item.schema_inner_fields or item.__pydantic_extra__)
 
 
-class _Value(NamedTuple):
-    """A value on its way: as it came, and typed, before the functions and after them."""
-
-    raw: Any
-    before: _Before | None
-    """None if there is no raw value."""
-    after: Any
-    source: Any
-    """The typed form of `before`."""
-    made: Any
-    """The typed form of `after`."""
-
-
-def _merged_object(value: _Value) -> dict[str, Any]:
-    """`after`, a group, with the raw values where nothing changed."""
-    raw = _object(value.raw)
-    merged = {}
-    for key, after in value.after.items():
-        field, made = _member(value.made, key)
-        old_field, source = _member(value.source, key)
-        if key in raw:
-            before = value.before.at(key) if value.before else None
-            merged[key] = _merged(_Value(raw[key], before, after, source, made))
-        elif not _is_invented(after, made, field, old_field):
-            merged[key] = _merged(_Value(_MISSING, None, after, source, made))
-    return merged
-
-
-def _merged(value: _Value) -> Any:
-    raw, before, after, _, made = value
-    if before is not None:
-        if _is_same(raw, after):
-            return raw
-        if not _has_same_parts(raw, after, made):
-            held = before.get()
-            if isinstance(made, set | frozenset) and isinstance(held, list):
-                held = sorted(held, key=repr)  # as `after` is
-            if _is_same(held, after):
-                return raw
-    if isinstance(after, dict):
-        return _merged_object(value)
-    if isinstance(after, list):
-        return _merged_list(value)
-    return after
-
-
-def _has_same_parts(raw: Any, after: Any, made: Any) -> bool:
-    """Whether a value differs in parts alone, so that it is enough to look at each of them."""
-    if isinstance(after, dict) and isinstance(raw, dict):
-        return isinstance(made, Model) or raw.keys() == after.keys()
-    if isinstance(after, list) and isinstance(raw, list):
-        return isinstance(made, list | tuple) and len(raw) == len(after)
-    return False
-
-
-def _merged_list(value: _Value) -> list[Any]:
-    raw, before, after, source, made = value
-    length = len(after)
-    if not isinstance(raw, list) or len(raw) != length:
-        raw, before = [_MISSING] * length, None
-    source, made = (
-        each if isinstance(each, list | tuple) and len(each) == length else [None] * length
-        for each in (source, made)
-    )
-    parts = [before.at(index) if before else None for index in range(length)]
-    items = zip(raw, parts, after, source, made, strict=True)
-    return [_merged(_Value(*item)) for item in items]
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-_encoded = msgspec.json.Encoder(order="deterministic").encode
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    # Python's == takes True for 1, and 1.0 for 1.
-    if one != other:
-        return False
-    if isinstance(other, _SCALARS):
-        return type(one) is type(other)
-    return _encoded(one) == _encoded(other)
-
-
-def _member(typed: Any, key: str) -> tuple[WireField | None, Any]:
-    """A member of a typed object by its name on the wire, with its field if it has one."""
-    if isinstance(typed, Model):
-        field = typed.schema_fields_by_alias.get(key)
-        return (None, None) if field is None else (field, vars(typed)[field.name])
-    return None, typed.get(key) if isinstance(typed, Mapping) else None
-
-
-def _is_invented(after: Any, typed: Any, field: WireField | None, old: WireField | None) -> bool:
-    """Whether a value that the source did not have is null, or a default of both models."""
-    if field is None or not _is_default(field, typed):
-        return False
-    if after is None:
-        return True
-    # Groups of two versions are of two classes, which are never equal.
-    return old is not None and (isinstance(typed, Model) or _is_default(old, typed))
-
-
-def _is_default(field: WireField, value: Any) -> bool:
-    if not field.has_default:
-        return False
-    default = field.default if field.factory is None else field.factory()
-    return bool(value == default)
-
-
 def _carry(unknown: Mapping[str, Any], target: dict[str, Any], schema: Mapping[str, Any]) -> None:
     """Add to an object of a schema what it lacks and can hold; `target` is changed."""
     for key, value in unknown.items():
@@ -314,7 +167,7 @@ def _carry(unknown: Mapping[str, Any], target: dict[str, Any], schema: Mapping[s
         )
         if key in target:
             target[key] = _carried(value, target[key], held)
-        elif (fitting := _fitting(value, held)) is not _MISSING:
+        elif (fitting := _fitting(value, held)) is not MISSING:
             target[key] = fitting
 
 
@@ -330,14 +183,14 @@ def _carried(unknown: Any, target: Any, schema: Mapping[str, Any]) -> Any:
 def _fitting(unknown: Any, schema: Mapping[str, Any]) -> Any:
     """As much of an unknown value as a field may hold that is not there yet."""
     if isinstance(unknown, _Items):
-        return _MISSING  # which items they belong to is not known without the list
+        return MISSING  # which items they belong to is not known without the list
     if isinstance(unknown, dict):
         made: dict[str, Any] = {}
         _carry(unknown, made, schema)
         if unknown and not made:
-            return _MISSING
+            return MISSING
         unknown = made
     if isinstance(unknown, dict) and schema.get("properties"):
         # Fields that the model doesn't know are no fault here.
-        return unknown if unknown.keys() >= set(schema.get("required", ())) else _MISSING
-    return unknown if not schema or schema_fault(schema, unknown) is None else _MISSING
+        return unknown if unknown.keys() >= set(schema.get("required", ())) else MISSING
+    return unknown if not schema or schema_fault(schema, unknown) is None else MISSING
