@@ -23,7 +23,7 @@ from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.errors import DecodeError, OperatorError
 from rws_operator.webhook.conversion_carry import Carrier, merged_metadata
 from rws_operator.webhook.conversion_partial import common, completions, without_nulls
-from rws_operator.webhook.conversion_review import read_object
+from rws_operator.webhook.conversion_review import read_object, without_managed_fields
 from rws_operator.webhook.converters import ConversionFailed
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ Calls = Generator[FunctionCall, Any, dict[str, Any]]
 def by_classes(route: Route, raw: bytes) -> Calls:
     """Convert an object by functions between classes.
 
+    They don't see its managedFields, which are often the larger part of an object and stay as
+    they are.
+
     Args:
         route: The functions.
         raw: The object as it came.
@@ -54,12 +57,20 @@ def by_classes(route: Route, raw: bytes) -> Calls:
         OperatorError: The model of its version can't read it, or a function returned what it
             must not.
     """
+    raw, managed_fields = without_managed_fields(raw)
+    made = yield from _by_models(route, raw)
+    if managed_fields is not None:
+        made["metadata"]["managedFields"] = managed_fields
+    return made
+
+
+def _by_models(route: Route, raw: bytes) -> Calls:
     document = _read(raw)
     try:
         typed = route.source.from_wire(raw)
     except DecodeError as error:
         if (rest := without_nulls(document, error)) is not None:
-            return (yield from by_classes(route, msgspec.json.encode(rest)))
+            return (yield from _by_models(route, msgspec.json.encode(rest)))
         return (yield from _by_completion(route, document, error))
     return (yield from _by_steps(route, document, typed))
 
