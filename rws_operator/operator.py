@@ -208,6 +208,13 @@ class Operator:
         before then fails every list in another version, and with it informers, garbage collection
         and the end of its namespace. Refuse new values in a validating webhook instead.
 
+        A value that stays at its path keeps the text it was written in. One that moves is written
+        as its type writes it: a datetime to the microsecond and with ``Z`` for UTC, a number as
+        int or float, an item without the nulls that are its defaults; a write at the other
+        version stores that. Where the exact text matters, let the field be a ``str``.
+
+        The functions don't see managedFields, which stay as they are.
+
         Args:
             source: The class of the version it gets.
             target: The class of the version it returns.

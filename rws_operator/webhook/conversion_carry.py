@@ -15,23 +15,26 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from rws_operator.resources.custom_resource import definition_of, schema_of
-from rws_operator.resources.model import Model, WireField, wire_form
+from rws_operator.resources.model import Model, wire_form
 from rws_operator.resources.schema_fault import schema_fault
+from rws_operator.webhook.conversion_merge import (
+    MISSING,
+    Before,
+    Value,
+    is_default,
+    member,
+    merged_content,
+)
 from rws_operator.webhook.converters import ConversionFailed
 
 if TYPE_CHECKING:
     from rws_operator.resources import CustomResource
 
-_SCALARS = (str, int, float, bool, type(None))
 _TYPE = ("apiVersion", "kind", "metadata")
 _FREE = ("labels", "annotations")
-
-_MISSING: Any = object()
 
 
 class _Items(list[Any]):
@@ -51,8 +54,6 @@ class Carrier:
     def __init__(self, raw: dict[str, Any], source: CustomResource) -> None:
         self._raw = raw
         self._source = source
-        # Nobody set anything but the API server: what is not there, the object does not have.
-        self._before = source.model_dump(mode="json", by_alias=True, exclude_unset=True)
         self._unknown = _unknown(source, raw)
 
     def target(self, made: CustomResource, names: str) -> dict[str, Any]:
@@ -67,15 +68,16 @@ class Carrier:
         """
         after = wire_form(made)
         kind = definition_of(type(made)).kind
+        before = Before.of(type(self._source), self._raw)
         metadata = merged_metadata(
-            self._raw["metadata"], self._before["metadata"], after.get("metadata", {}), names
+            self._raw["metadata"], after.get("metadata", {}), names, before.at("metadata")
         )
-        field, status = _member(made, "status")
-        if self._raw.get("status") is None and field is not None and _is_default(field, status):
+        field, status = member(made, "status")
+        if self._raw.get("status") is None and field is not None and is_default(field, status):
             after.pop("status", None)
         for key in _TYPE:
             after.pop(key, None)
-        content = _merged_object(_Value(self._raw, self._before, after, self._source, made))
+        content = merged_content(Value(self._raw, before, after, self._source, made))
         _carry(self._unknown, content, schema_of(type(made)))
         return {
             "apiVersion": kind.api_version,
@@ -86,15 +88,15 @@ class Carrier:
 
 
 def merged_metadata(
-    raw: dict[str, Any], before: Mapping[str, Any], after: Any, names: str
+    raw: dict[str, Any], after: Any, names: str, before: Before | None = None
 ) -> dict[str, Any]:
     """The source's metadata, with labels and annotations as they were made.
 
     Args:
         raw: The source's metadata.
-        before: The same, in the form that `after` has.
         after: The metadata that the functions made.
         names: The functions' names, for messages.
+        before: The source's, in the form that `after` has; None if it is as it came.
 
     Raises:
         ConversionFailed: Another field of it differs.
@@ -103,18 +105,21 @@ def merged_metadata(
         raise ConversionFailed(
             f"{names} returned an object without metadata", remedy="pass the source's metadata on"
         )
-    for key in dict.fromkeys(("name", "namespace", "uid", *before, *after)):
+    metadata = dict(raw)
+    for key in dict.fromkeys(("name", "namespace", "uid", *raw, *after)):
         # An empty list and an absent one are the same here.
-        old, new = before.get(key) or None, after.get(key) or None
-        if old != new and key not in _FREE:
+        old, new = raw.get(key) or None, after.get(key) or None
+        if old != new and before is not None:
+            held = before.at(key).get()
+            old = None if held is MISSING else held or None
+        if old == new:
+            continue
+        if key not in _FREE:
             raise ConversionFailed(
                 f"{names} changed metadata.{key} from {_shown(old)} to {_shown(new)}",
                 remedy="pass the source's metadata on, and change labels and annotations alone",
             )
-    metadata = dict(raw)
-    for key in _FREE:
-        if (value := after.get(key) or {}) != (before.get(key) or {}):
-            metadata[key] = value
+        metadata[key] = new or {}
     return {key: value for key, value in metadata.items() if key not in _FREE or value != {}}
 
 
@@ -154,95 +159,6 @@ def _is_known(item: Any) -> bool:
     return isinstance(item, Model) and not (item.schema_inner_fields or item.__pydantic_extra__)
 
 
-class _Value(NamedTuple):
-    """A value on its way: as it came, and typed, before the functions and after them."""
-
-    raw: Any
-    before: Any
-    after: Any
-    source: Any
-    """The typed form of `before`."""
-    made: Any
-    """The typed form of `after`."""
-
-
-def _merged_object(value: _Value) -> dict[str, Any]:
-    """`after`, a group, with the raw values where nothing changed."""
-    raw, before = _object(value.raw), _object(value.before)
-    merged = {}
-    for key, after in value.after.items():
-        field, made = _member(value.made, key)
-        old_field, source = _member(value.source, key)
-        if key in raw or not _is_invented(after, made, field, old_field):
-            inner = (raw.get(key, _MISSING), before.get(key, _MISSING), after, source, made)
-            merged[key] = _merged(_Value(*inner))
-    return merged
-
-
-def _merged(value: _Value) -> Any:
-    raw, before, after, _, made = value
-    if isinstance(made, set | frozenset) and isinstance(before, list):
-        before = sorted(before, key=repr)  # as `after` is
-    if raw is not _MISSING and _is_same(before, after):
-        return raw
-    if isinstance(after, dict):
-        return _merged_object(value)
-    if isinstance(after, list):
-        return _merged_list(value._replace(before=before))
-    return after
-
-
-def _merged_list(value: _Value) -> list[Any]:
-    raw, before, after, source, made = value
-    length = len(after)
-    if not all(isinstance(each, list) and len(each) == length for each in (raw, before)):
-        raw = before = [_MISSING] * length
-    source, made = (
-        each if isinstance(each, list | tuple) and len(each) == length else [None] * length
-        for each in (source, made)
-    )
-    items = zip(raw, before, after, source, made, strict=True)
-    return [_merged(_Value(*item)) for item in items]
-
-
-def _object(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _is_same(before: Any, after: Any) -> bool:
-    # Python's == takes True for 1, and 1.0 for 1.
-    if before is _MISSING or before != after:
-        return False
-    if isinstance(after, _SCALARS):
-        return type(before) is type(after)
-    return msgspec.json.encode(before) == msgspec.json.encode(after)
-
-
-def _member(typed: Any, key: str) -> tuple[WireField | None, Any]:
-    """A member of a typed object by its name on the wire, with its field if it has one."""
-    if isinstance(typed, Model):
-        field = typed.schema_fields_by_alias.get(key)
-        return (None, None) if field is None else (field, vars(typed)[field.name])
-    return None, typed.get(key) if isinstance(typed, Mapping) else None
-
-
-def _is_invented(after: Any, typed: Any, field: WireField | None, old: WireField | None) -> bool:
-    """Whether a value that the source did not have is null, or a default of both models."""
-    if field is None or not _is_default(field, typed):
-        return False
-    if after is None:
-        return True
-    # Groups of two versions are of two classes, which are never equal.
-    return old is not None and (isinstance(typed, Model) or _is_default(old, typed))
-
-
-def _is_default(field: WireField, value: Any) -> bool:
-    if not field.has_default:
-        return False
-    default = field.default if field.factory is None else field.factory()
-    return bool(value == default)
-
-
 def _carry(unknown: Mapping[str, Any], target: dict[str, Any], schema: Mapping[str, Any]) -> None:
     """Add to an object of a schema what it lacks and can hold; `target` is changed."""
     for key, value in unknown.items():
@@ -251,7 +167,7 @@ def _carry(unknown: Mapping[str, Any], target: dict[str, Any], schema: Mapping[s
         )
         if key in target:
             target[key] = _carried(value, target[key], held)
-        elif (fitting := _fitting(value, held)) is not _MISSING:
+        elif (fitting := _fitting(value, held)) is not MISSING:
             target[key] = fitting
 
 
@@ -267,14 +183,14 @@ def _carried(unknown: Any, target: Any, schema: Mapping[str, Any]) -> Any:
 def _fitting(unknown: Any, schema: Mapping[str, Any]) -> Any:
     """As much of an unknown value as a field may hold that is not there yet."""
     if isinstance(unknown, _Items):
-        return _MISSING  # which items they belong to is not known without the list
+        return MISSING  # which items they belong to is not known without the list
     if isinstance(unknown, dict):
         made: dict[str, Any] = {}
         _carry(unknown, made, schema)
         if unknown and not made:
-            return _MISSING
+            return MISSING
         unknown = made
     if isinstance(unknown, dict) and schema.get("properties"):
         # Fields that the model doesn't know are no fault here.
-        return unknown if unknown.keys() >= set(schema.get("required", ())) else _MISSING
-    return unknown if not schema or schema_fault(schema, unknown) is None else _MISSING
+        return unknown if unknown.keys() >= set(schema.get("required", ())) else MISSING
+    return unknown if not schema or schema_fault(schema, unknown) is None else MISSING

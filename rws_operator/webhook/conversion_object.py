@@ -15,14 +15,15 @@ import logging
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import pydantic
 
 from rws_operator import metrics
 from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.errors import DecodeError, OperatorError
 from rws_operator.webhook.conversion_carry import Carrier, merged_metadata
-from rws_operator.webhook.conversion_partial import common, completions
-from rws_operator.webhook.conversion_review import read_object
+from rws_operator.webhook.conversion_partial import common, completions, without_nulls
+from rws_operator.webhook.conversion_review import read_object, without_managed_fields
 from rws_operator.webhook.converters import ConversionFailed
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ Calls = Generator[FunctionCall, Any, dict[str, Any]]
 def by_classes(route: Route, raw: bytes) -> Calls:
     """Convert an object by functions between classes.
 
+    They don't see its managedFields, which are often the larger part of an object and stay as
+    they are.
+
     Args:
         route: The functions.
         raw: The object as it came.
@@ -53,10 +57,20 @@ def by_classes(route: Route, raw: bytes) -> Calls:
         OperatorError: The model of its version can't read it, or a function returned what it
             must not.
     """
+    raw, managed_fields = without_managed_fields(raw)
+    made = yield from _by_models(route, raw)
+    if managed_fields is not None:
+        made["metadata"]["managedFields"] = managed_fields
+    return made
+
+
+def _by_models(route: Route, raw: bytes) -> Calls:
     document = _read(raw)
     try:
         typed = route.source.from_wire(raw)
     except DecodeError as error:
+        if (rest := without_nulls(document, error)) is not None:
+            return (yield from _by_models(route, msgspec.json.encode(rest)))
         return (yield from _by_completion(route, document, error))
     return (yield from _by_steps(route, document, typed))
 
@@ -105,7 +119,7 @@ def by_dicts(function: Callable[[dict[str, Any], str], Any], raw: bytes, desired
             f"{name} changed the kind to {made.get('kind')!r}", remedy="keep it as it was"
         )
     held = document["metadata"]
-    metadata = merged_metadata(held, held, made.get("metadata"), name)
+    metadata = merged_metadata(held, made.get("metadata"), name)
     return {**made, "apiVersion": desired, "metadata": metadata}
 
 

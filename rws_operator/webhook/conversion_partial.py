@@ -3,7 +3,8 @@
 The API server converts such objects too: in a server-side apply, where managers of several versions
 own fields, it converts the part that one manager applied, and looks which paths are there. So the
 object is completed twice, with different values, and both are converted; what differs afterwards
-came of the values and is taken out again.
+came of the values and is taken out again. Of a group or list that is empty in such a part the API
+server makes null, whatever the schema allows: that is read as if nothing were there.
 
 Invariant: what the source did not have is not in the result.
 """
@@ -26,7 +27,27 @@ if TYPE_CHECKING:
     from rws_operator.errors import DecodeError
     from rws_operator.resources import CustomResource
 
+_Place = tuple[int | str, ...]
+
 _NOTHING: Any = object()
+
+
+def without_nulls(raw: dict[str, Any], error: DecodeError) -> dict[str, Any] | None:
+    """The object without the nulls that its model can't read; None if it has no such null.
+
+    Args:
+        raw: The object; it is not changed.
+        error: Why its model can't read it.
+    """
+    cause = error.__cause__
+    faults = _faults(cause) if isinstance(cause, pydantic.ValidationError) else []
+    places = {place for fault in faults if (place := _null_at(raw, fault["loc"])) is not None}
+    if not places:
+        return None
+    made = copy.deepcopy(raw)
+    for *path, last in sorted(places, key=_from_the_end):
+        del _at(made, path)[last]
+    return made
 
 
 def completions(
@@ -45,7 +66,7 @@ def completions(
     cause = error.__cause__
     if not isinstance(cause, pydantic.ValidationError):
         raise error
-    faults = cause.errors(include_url=False, include_input=False, include_context=False)
+    faults = _faults(cause)
     if any(fault["type"] != "missing" for fault in faults):
         raise error
     try:
@@ -72,11 +93,35 @@ def _completed(
     made = copy.deepcopy(raw)
     for fault, value in zip(faults, values, strict=True):
         *path, last = fault["loc"]
-        at: Any = made
-        for step in path:
-            at = at[step]
-        at[last] = value
+        _at(made, path)[last] = value
     return made
+
+
+def _faults(error: pydantic.ValidationError) -> list[ErrorDetails]:
+    return error.errors(include_url=False, include_input=False, include_context=False)
+
+
+def _at(raw: Any, path: Sequence[int | str]) -> Any:
+    for step in path:
+        raw = raw[step]
+    return raw
+
+
+def _null_at(raw: Any, path: _Place) -> _Place | None:
+    """The place of the null that a fault's path leads to; in a union the path goes on."""
+    for length, step in enumerate(path, start=1):
+        try:
+            raw = raw[step]
+        except (LookupError, TypeError):
+            return None
+        if raw is None:
+            return path[:length]
+    return None
+
+
+def _from_the_end(place: _Place) -> list[int]:
+    """Sorts the items of a list so that removing one leaves the places of those to come."""
+    return [-step if isinstance(step, int) else 0 for step in place]
 
 
 def _inner(schema: Mapping[str, Any], step: int | str) -> Mapping[str, Any]:

@@ -32,6 +32,18 @@ class _Type(msgspec.Struct):
 _read_review = msgspec.json.Decoder(_Review).decode
 _read_type = msgspec.json.Decoder(_Type).decode
 read_object = msgspec.json.Decoder(dict[str, Any]).decode
+_read_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def without_managed_fields(raw: bytes) -> tuple[bytes, msgspec.Raw | None]:
+    """An object's JSON text without its managedFields, and these if it has some."""
+    parts = _read_parts(raw)
+    try:
+        metadata = _read_parts(parts["metadata"])
+        managed_fields = metadata.pop("managedFields")
+    except (KeyError, msgspec.ValidationError):
+        return raw, None
+    return msgspec.json.encode({**parts, "metadata": metadata}), managed_fields
 
 
 class RawObject:

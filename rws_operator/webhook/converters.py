@@ -7,6 +7,7 @@ reviews and the objects are `conversion`'s.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -30,7 +31,7 @@ class ConversionFailed(OperatorError):
     """An object that can't be converted, and why; whoever asked for the object reads it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Converter:
     """One of the author's functions, from one version to another."""
 
@@ -38,7 +39,7 @@ class Converter:
     target: AnyResource
     function: Callable[[Any], Any]
 
-    @property
+    @functools.cached_property
     def is_async(self) -> bool:
         """Whether it runs on the event loop."""
         return is_async(self.function)

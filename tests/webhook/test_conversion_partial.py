@@ -181,6 +181,62 @@ def test_part_without_any_content():
     }
 
 
+class Loose(Model):
+    """What may all be absent, and nothing of it null."""
+
+    place: Place = Place(region="eu")
+    places: list[Place] = []
+    names: list[str] = []
+    free: dict[str, str] = {}
+    either: int | str = 1
+    word: str | None = None
+
+
+class Whole(Model):
+    """Groups that must be there."""
+
+    needed: Loose
+    also: str
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [
+        ({"needed": {"place": None, "word": "w"}}, {"needed": {"word": "w"}}),
+        ({"needed": {"places": None, "names": None, "free": None, "either": None}, "also": "a"},
+         {"needed": {}, "also": "a"}),
+        ({"needed": {"places": [None, {"region": "us"}, None, {"zone": None, "region": "eu"}]}},
+         {"needed": {"places": [{"region": "us"}, {"region": "eu"}]}}),
+        ({"needed": {"names": ["a", None, None, "b"], "word": None}},
+         {"needed": {"names": ["a", "b"], "word": None}}),
+        ({"needed": None, "also": "a"}, {"also": "a"}),
+        (None, None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("named", [False, True])
+def test_part_with_nulls_where_a_group_is_empty(spec, kept, named):
+    """What server-side apply leaves of a group or list is null, and read as if it were absent."""
+
+    class Here(CustomResource, group=GROUP, version="v1", kind="Nulls"):
+        spec: Whole
+
+    class There(CustomResource, group=GROUP, version="v2", kind="Nulls", storage=False):
+        spec: Whole
+
+    def move(old: Here) -> There:
+        held = old.spec.needed
+        names = ("place", "places", "names", "free", "either", "word") if named else ()
+        needed = Loose(**{name: getattr(held, name) for name in names}) if named else held
+        return There(metadata=old.metadata, spec=Whole(needed=needed, also=old.spec.also))
+
+    converters = Converters()
+    converters.add(Here, There, move)
+    route = converters.route(f"{GROUP}/v1", "Nulls", f"{GROUP}/v2")
+    raw = {**part(), "kind": "Nulls", "spec": spec}
+    converted = run(by_classes(route, msgspec.json.encode(raw)))
+    assert converted.get("spec") == kept
+
+
 def test_part_that_is_also_wrong():
     """A field of the wrong type is told as ever."""
     with pytest.raises(DecodeError, match=r"can't be read as First.*\.spec"):
