@@ -2,7 +2,8 @@
 
 A handler may move items, change them, or put new objects in their place, which lack the keys that
 the model does not know. So an item is known by all of its text, else by its unknown keys, which
-only the object that came has, else by what the model knows of it. Where that leaves no unknown key
+only the object that came has, else by what the model knows of it, else by its ``name``, which
+is what tells items apart by the API's own conventions. Where that leaves no unknown key
 at stake, it is known by its place.
 
 Invariant: no item gets the unknown keys of another, and none loses its own unsaid.
@@ -10,6 +11,7 @@ Invariant: no item gets the unknown keys of another, and none loses its own unsa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,10 +27,11 @@ _Texts = Sequence[bytes] | Mapping[int, bytes]
 
 
 class _Parts(NamedTuple):
-    """What the models of an item know of it, and what they don't; empty for nothing."""
+    """What the models of an item know of it, what they don't, its name; empty for nothing."""
 
     known: bytes
     unknown: bytes
+    name: bytes
 
 
 class RebuiltItemsError(Exception):
@@ -86,6 +89,7 @@ def _tell_apart(
         return
     pairs.add(*({at: part.unknown for at, part in side.items()} for side in (was, now)))
     paired = pairs.add(*({at: part.known for at, part in side.items()} for side in (was, now)))
+    pairs.add(_names(was), _names(now))
     gone = {was[at].known for at in pairs.free if was[at].unknown}
     is_one_in_place = len(pairs.free) == 1 and pairs.loose == pairs.free and pairs.is_as_long
     # Of items that look the same, one is gone; or it was changed, or another replaced it.
@@ -140,7 +144,18 @@ def values_in_order(value: Any, count: int) -> Sequence[Any]:
 
 def _parts(text: bytes, value: Any) -> _Parts:
     known, unknown = _split(_read(text), value)
-    return _Parts(_sorted_text(known), b"" if unknown is None else _sorted_text(unknown))
+    name = known.get("name") if isinstance(known, dict) else None
+    return _Parts(
+        _sorted_text(known),
+        b"" if unknown is None else _sorted_text(unknown),
+        name.encode() if isinstance(name, str) else b"",
+    )
+
+
+def _names(parts: Mapping[int, _Parts]) -> dict[int, bytes]:
+    """The names of items, those that only one has."""
+    count = Counter(part.name for part in parts.values())
+    return {at: part.name if count[part.name] == 1 else b"" for at, part in parts.items()}
 
 
 def _split(wire: Any, value: Any) -> tuple[Any, Any]:

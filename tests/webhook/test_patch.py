@@ -440,3 +440,14 @@ def test_an_optional_part_is_removed_and_added() -> None:
     assert edited(thing(first=None), lambda obj: setattr(obj.spec, "first", Part(name="b")))[
         "spec"
     ]["first"] == {"name": "b"}
+
+
+def test_rebuilt_items_that_changed_are_known_by_their_names() -> None:
+    """As the API's own lists are; wherever they stand."""
+    raw = thing(parts=[A, B, {"name": "c"}])
+
+    def edit(obj: Thing) -> None:
+        obj.spec.parts = [Part(name=each.name, size=9) for each in reversed(obj.spec.parts)]
+
+    expected = [{"name": "c", "size": 9}, B | {"size": 9}, A | {"size": 9}]
+    assert edited(raw, edit)["spec"]["parts"] == expected
