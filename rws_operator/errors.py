@@ -29,6 +29,7 @@ on the same line and tests can look at it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ class Denied(OperatorError):
             With code 422 ``kubectl`` shows them in place of the message.
 
     Raises:
-        ConfigurationError: The code is no error's.
+        ConfigurationError: The code is no error's, or a reason or a cause is no text.
     """
 
     def __init__(
@@ -229,16 +230,38 @@ class Denied(OperatorError):
         reason: str | None = None,
         causes: Sequence[tuple[str, str]] = (),
     ) -> None:
-        if not 400 <= code <= 599:
+        if type(code) is not int or not 400 <= code <= 599:
             raise ConfigurationError(
-                f"Denied: {code} is not the status code of an error",
+                f"Denied: {code!r} is not the status code of an error",
                 remedy="use 403, or another one from 400 to 599",
             )
-        self.message = str(message)  # authors raise Denied(error)
+        given: Any = reason
+        if given is not None and not isinstance(given, str):
+            raise ConfigurationError(
+                f"Denied: reason={reason!r}", remedy='use a text such as "Conflict", or None'
+            )
+        self.message = encodable(str(message))  # authors raise Denied(error)
         self.code = code
-        self.reason = reason
-        self.causes = tuple(causes)
-        super().__init__(message)
+        self.reason = None if reason is None else encodable(reason)
+        self.causes = _causes(causes)
+        super().__init__(self.message)
+
+
+def _causes(causes: Any) -> tuple[tuple[str, str], ...]:
+    found = tuple(causes) if isinstance(causes, Iterable) else (causes,)
+    for each in found:
+        is_pair = isinstance(each, list | tuple) and len(each) == 2
+        if not (is_pair and all(isinstance(part, str) for part in each)):
+            raise ConfigurationError(
+                f"Denied: the cause {each!r} is no field and its fault",
+                remedy='write causes=[("spec.size", "too large")]',
+            )
+    return tuple((encodable(field), encodable(fault)) for field, fault in found)
+
+
+def encodable(text: str) -> str:
+    """The text with ``?`` for what has no place in UTF-8: halves of a character."""
+    return text.encode(errors="replace").decode()
 
 
 def check_seconds(seconds: Any, what: str) -> float:

@@ -165,14 +165,37 @@ class Operator:
         """Decorate the function that reviews requests for a kind before they are carried out.
 
         It is called with an `AdmissionRequest` and raises `Denied` to refuse. What the class's
-        own validators refuse is denied before it is called.
+        own validators refuse is denied before it is called. It is not asked about steps of a
+        deletion: updates of an object with a deletionTimestamp of metadata and status alone.
 
         Args:
             kind: A CustomResource class, whose CRD is printed too, or a Kind.
-            **options: See `WebhookOptions`.
+            **options: How it is called:
+                path (text): Where it answers; default e.g. ``/validate/backups.example.com/v1``.
+                name (text): Its name in the configuration, at least three DNS labels; default
+                e.g. ``validate.backups.example.com``.
+                operations (list of texts): Default ``("CREATE", "UPDATE")``; also ``DELETE``,
+                ``CONNECT``.
+                subresources (list of texts): To be called for these in place of the object
+                itself, which is ``""``; default ``("",)``.
+                failure_policy (text): Whether a request fails where this webhook can't answer,
+                ``Fail`` (default) or goes on, ``Ignore``.
+                timeout_seconds (int): How long the API server waits, 1 to 30; default 10.
+                side_effects (text): ``None`` (default), or ``NoneOnDryRun`` where the function
+                writes elsewhere unless ``request.dry_run``.
+                match_policy (text): ``Equivalent`` (default) reviews requests in other versions of
+                the kind as well, ``Exact`` does not.
+                match_conditions (dict): CEL expressions by name, which must all be true; default
+                none.
+                namespace_selector (dict): Label selector of the objects' namespaces, as on the
+                wire; default all.
+                object_selector (dict): Label selector of the objects, as on the wire; default
+                all.
+                exempt_own_namespace (bool): Leave out the operator's own namespace; default True
+                for a Kind that has a namespace or is one, False for a class.
 
         Raises:
-            ConfigurationError: An option can't be used, or path or name are taken.
+            ConfigurationError: An option can't be used, path or name are taken, or it runs already.
         """
         return self._declaration.validate(kind, options)
 
@@ -188,14 +211,39 @@ class Operator:
         """Decorate the function that changes objects of a kind before they are stored.
 
         It is called with an `AdmissionRequest` and returns the object as it ought to be, or None
-        if it changed ``request.object`` in place. Only the differences are sent.
+        if it changed ``request.object`` in place. Only the differences are sent. It is not asked
+        about steps of a deletion, see `validate`.
 
         Args:
             kind: A CustomResource class, whose CRD is printed too, or a Kind.
-            **options: See `WebhookOptions`.
+            **options: How it is called:
+                path (text): Where it answers; default e.g. ``/mutate/backups.example.com/v1``.
+                name (text): Its name in the configuration, at least three DNS labels; default
+                e.g. ``mutate.backups.example.com``.
+                operations (list of texts): Default ``("CREATE", "UPDATE")``; also ``DELETE``,
+                ``CONNECT``.
+                subresources (list of texts): To be called for these in place of the object
+                itself, which is ``""``; default ``("",)``.
+                failure_policy (text): Whether a request fails where this webhook can't answer,
+                ``Fail`` (default) or goes on, ``Ignore``.
+                timeout_seconds (int): How long the API server waits, 1 to 30; default 10.
+                side_effects (text): ``None`` (default), or ``NoneOnDryRun`` where the function
+                writes elsewhere unless ``request.dry_run``.
+                match_policy (text): ``Equivalent`` (default) reviews requests in other versions of
+                the kind as well, ``Exact`` does not.
+                match_conditions (dict): CEL expressions by name, which must all be true; default
+                none.
+                namespace_selector (dict): Label selector of the objects' namespaces, as on the
+                wire; default all.
+                object_selector (dict): Label selector of the objects, as on the wire; default
+                all.
+                reinvocation (text): ``IfNeeded`` lets the API server call again after later
+                webhooks changed the object; default ``Never``.
+                exempt_own_namespace (bool): Leave out the operator's own namespace; default True
+                for a Kind that has a namespace or is one, False for a class.
 
         Raises:
-            ConfigurationError: An option can't be used, or path or name are taken.
+            ConfigurationError: An option can't be used, path or name are taken, or it runs already.
         """
         return self._declaration.mutate(kind, options)
 
@@ -414,6 +462,7 @@ class Operator:
                 f"operator {self.name} was run before", remedy="make a new Operator for each run"
             )
         self.check_complete()
+        self.webhooks.seal()
         self._lifecycle = Lifecycle(
             self.name,
             list(self._runnables.values()),

@@ -252,6 +252,10 @@ async def test_an_operator_runs_once(tmp_path: Any) -> None:
         await operator.run()
     with pytest.raises(ConfigurationError, match="ConfigMap was added after the start"):
         operator.controller(kinds.ConfigMap)
+    with pytest.raises(ConfigurationError, match=r"webhook at .* was added after the start"):
+        validating(operator)
+    with pytest.raises(ConfigurationError, match="Thing to Thing was added after the start"):
+        operator.convert(Thing, Thing)(lambda thing: thing)
 
 
 def validating(operator: Operator, kind: Any = Thing, **options: Any) -> None:

@@ -4,12 +4,15 @@ The object is decoded first, which runs the model's validators: what the class c
 refused, and no handler ever sees it. A validating handler then raises or does not; a mutating one
 gives back an object, and what it changed becomes a patch of the object as it came.
 
-Invariant: an object that can't be read may always be repaired, lose its finalizers and be deleted.
+Invariants: an object that can't be read may always be repaired, lose its finalizers and be deleted;
+no handler keeps an object that is being deleted from losing its finalizers.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
@@ -21,6 +24,7 @@ from rws_operator.resources import Model, to_wire
 from rws_operator.resources.model import wire_form
 from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.invalid import denial, faults, warning
+from rws_operator.webhook.items import RebuiltItemsError, values_by_key
 from rws_operator.webhook.patch import Operation, patch, same
 from rws_operator.webhook.request import AdmissionRequest
 from rws_operator.webhook.review import (
@@ -58,7 +62,7 @@ class Admission:
         request: AdmissionRequest[Any] = AdmissionRequest(review, self._resource, call)
         try:
             operations: Sequence[Operation] = ()
-            if self._is_readable(review, request):
+            if self._is_readable(review, request) and not _only_ends(review, request):
                 operations = await self._review(review, request, call)
         except Denied as denied:
             self._denied.inc()
@@ -76,9 +80,8 @@ class Admission:
         try:
             _ = request.old_object if is_deletion else request.object
         except DecodeError as error:
-            if isinstance(self._resource, type) and (
-                faults(error) if is_deletion else _is_bookkeeping(request)
-            ):
+            is_known = isinstance(self._resource, type) and faults(error)
+            if is_known and (is_deletion or _is_bookkeeping(request)):
                 request.warn(warning(review, error, "was not reviewed, for it is"))
                 return False
             raise denial(review, error) from error
@@ -105,7 +108,19 @@ class Admission:
                 )
             return ()
         after = request.object if answer is None else answer
-        operations = patch(bytes(review.object), before, self._text(after), after)
+        text = self._text(after)
+        if text == before and b"null" not in text:  # which is what becomes of NaN
+            return ()
+        came = AdmissionRequest[Any](review, self._resource, call).object
+        self._check_numbers(after, came)
+        try:
+            operations = patch(bytes(review.object), before, text, came, after)
+        except RebuiltItemsError as error:
+            raise self._fault(
+                f"made new items of {_dotted(error.path)}, and nobody can tell which of the old "
+                f"ones they are, which hold fields that {request.kind.kind}'s class does not know",
+                "change the items of request.object, or name those fields in the class",
+            ) from error
         self._check_identity(operations)
         return operations
 
@@ -118,6 +133,19 @@ class Admission:
         except (OperatorError, TypeError, ValueError, RecursionError) as error:
             raise self._fault(f"returned what is no JSON: {error}", "return plain data") from error
 
+    def _check_numbers(self, after: Any, came: Any) -> None:
+        """Refuse NaN and the infinities, for which JSON has no number.
+
+        Raises:
+            ReviewError: Names where one was put.
+        """
+        found = list(_not_finite(after, ""))
+        known = set(_not_finite(came, "")) if found else ()
+        for path in (each for each in found if each not in known):
+            raise self._fault(
+                f"set {_dotted(path)} to what is no JSON number", "use a finite number, or None"
+            )
+
     def _check_identity(self, operations: Sequence[Operation]) -> None:
         """Refuse what makes it another object.
 
@@ -126,7 +154,7 @@ class Admission:
         """
         changed = [path for each in operations if (path := each["path"]) in _IDENTITY]
         if changed:
-            names = ", ".join(path[1:].replace("/", ".") or "everything" for path in changed)
+            names = ", ".join(_dotted(path) or "everything" for path in changed)
             raise self._fault(f"changed {names}", "give back the same object")
 
     def _refuse_answer(self, answer: Any, remedy: str) -> Never:
@@ -142,6 +170,40 @@ _IDENTITY = frozenset(
     ("", "/apiVersion", "/kind", "/metadata", "/metadata/name", "/metadata/namespace",
      "/metadata/uid")
 )  # fmt: skip
+
+
+def _dotted(path: str) -> str:
+    return path[1:].replace("/", ".")
+
+
+def _not_finite(value: Any, path: str) -> Iterator[str]:
+    """Where NaN or an infinity stands."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            yield path
+        return
+    inner: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Model):
+        inner = (values_by_key(value, {}) | (value.model_extra or {})).items()
+    elif isinstance(value, Mapping):
+        inner = value.items()
+    elif isinstance(value, list | tuple | set | frozenset):
+        inner = enumerate(value)
+    for key, each in inner:
+        yield from _not_finite(each, f"{path}/{key}")
+
+
+def _only_ends(review: ReviewedRequest, request: AdmissionRequest[Any]) -> bool:
+    """Whether an update is a step of a deletion, such as one of its finalizers' removal."""
+    if review.operation != "UPDATE" or _DELETED not in bytes(review.old_object):
+        return False
+    both = (request.raw_old_object, request.raw_object)
+    metadata = [each.get("metadata") for each in both if each is not None]
+    is_being_deleted = all(isinstance(m, dict) and m.get("deletionTimestamp") for m in metadata)
+    return is_being_deleted and _is_bookkeeping(request)
+
+
+_DELETED = b'"deletionTimestamp"'
 
 
 def _is_bookkeeping(request: AdmissionRequest[Any]) -> bool:

@@ -100,6 +100,7 @@ class Declaration:
                 )
 
         def register(function: Callable[..., Any]) -> None:
+            self.webhooks.check_open(f"the conversion of {source.__name__} to {target.__name__}")
             self.converters.add(source, target, function)
             if not self._converts:
                 self.webhooks.add(TypedConversion(CONVERSION_PATH, self.converters))

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rws_operator.webhook")
 
-SIZE = 32
+SIZE = 16
+SPARE = 16
 
 _CLEAN_UP_SECONDS = 0.05  # part of what `http` keeps back of the API server's own timeout
 
@@ -36,15 +37,23 @@ _Outcome = tuple[Any, BaseException | None]
 
 
 class Handlers:
-    """Runs handlers of webhooks.
+    """Runs the handlers of one webhook, so that none that hangs takes another's threads.
 
     Args:
         size: Most plain handlers that run at once.
+        spare: Most further ones, in place of as many that hang.
     """
 
-    def __init__(self, size: int = SIZE) -> None:
-        self._threads = HandlerThreads(size)
+    def __init__(self, size: int = SIZE, spare: int = SPARE) -> None:
+        self._threads = HandlerThreads(size, spare)
+        self._most = size + spare
+        self._hanging: set[_Run] = set()
         self._left: set[asyncio.Task[_Outcome]] = set()
+
+    @property
+    def are_stuck(self) -> bool:
+        """Whether plain handlers that were left behind hold every thread."""
+        return len(self._hanging) >= self._most
 
     async def run(
         self,
@@ -69,7 +78,8 @@ class Handlers:
         """
         name = name or name_of(function)
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._call(function, args, name))
+        run = None if is_async(function) else _Run(function, args, name, self._hanging)
+        task = loop.create_task(self._call(function, args, run))
         try:
             in_time, _ = await asyncio.wait((task,), timeout=deadline - loop.time())
             if not in_time:
@@ -79,27 +89,24 @@ class Handlers:
             if not task.done():
                 self._leave(task, name)
         if not in_time:
-            raise _late(name)
+            raise _late(name, has_started=run is None or run.has_started)
         result, error = task.result()
         if error is None:
             return result
-        if isinstance(error, Denied):
-            raise error
+        if (denied := _denial(error)) is not None:
+            raise denied
         panics.inc()
         raise _failed(name, error) from error
 
     async def _call(
-        self, function: Callable[..., Any], args: tuple[Any, ...], name: str
+        self, function: Callable[..., Any], args: tuple[Any, ...], run: _Run | None
     ) -> _Outcome:
         """What a function returned, or what it raised: of some errors a task would end the loop."""
         try:
-            if is_async(function):
+            if run is None:
                 return await function(*args), None
-            run = _Run(function, args, name)
             in_context = functools.partial(contextvars.copy_context().run, run)
             return await self._threads.run(in_context, on_cut=run.leave, wait=False), None
-        except GeneratorExit:
-            raise
         except BaseException as error:
             return None, error
 
@@ -119,23 +126,33 @@ class Handlers:
 
 
 class _Run:
-    """One call in a thread, which may be left behind."""
+    """One call in a thread, which may be left behind: then it is one of those that hang."""
 
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], name: str) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        name: str,
+        hanging: set[_Run],
+    ) -> None:
         self._function = function
         self._args = args
         self._name = name
+        self._hanging = hanging
+        self.has_started = False
         self._lock = threading.Lock()
         self._ended = False
         self._left = False
 
     def __call__(self) -> Any:
+        self.has_started = True
         try:
             return self._function(*self._args)
         finally:
             with self._lock:
                 self._ended = True
                 if self._left:
+                    self._hanging.discard(self)
                     metrics.webhook_handlers_stuck.dec()
 
     def leave(self) -> None:
@@ -144,15 +161,27 @@ class _Run:
             if self._ended:
                 return
             self._left = True
+            self._hanging.add(self)
             metrics.webhook_handlers_stuck.inc()
         log.warning("a handler is cut and its thread left", extra={"handler": self._name})
 
 
-def _late(name: str) -> ReviewError:
-    log.error("a handler was not done in time", extra={"handler": name})
-    return ReviewError(
-        504, f"the handler {name} was not done in time", remedy="see the operator's log"
-    )
+def _denial(error: BaseException) -> Denied | None:
+    """The refusal that an error is, or that a group of them holds, as a TaskGroup raises it."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(_denial, error.exceptions)), None)
+    return error if isinstance(error, Denied) else None
+
+
+def _late(name: str, *, has_started: bool) -> ReviewError:
+    if has_started:
+        what, remedy = f"the handler {name} was not done in time", "see the operator's log"
+        log.error("a handler was not done in time", extra={"handler": name})
+    else:
+        what = f"no thread was free in time for the handler {name}"
+        remedy = "other calls of it hang: see the operator's log"
+        log.error("no thread was free in time for a handler", extra={"handler": name})
+    return ReviewError(504, what, remedy=remedy)
 
 
 def _failed(name: str, error: BaseException) -> ReviewError:

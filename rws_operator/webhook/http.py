@@ -18,13 +18,13 @@ from aiohttp import web
 from rws_operator import metrics
 from rws_operator.webhook.endpoint import Call
 from rws_operator.webhook.errors import ReviewError
+from rws_operator.webhook.handlers import Handlers
 
 if TYPE_CHECKING:
     from prometheus_client import Counter
 
     from rws_operator.client import Client
     from rws_operator.webhook.endpoint import Endpoint
-    from rws_operator.webhook.handlers import Handlers
 
 log = logging.getLogger("rws_operator.webhook")
 
@@ -45,6 +45,7 @@ class Route:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
+        self.handlers = Handlers()
         name = endpoint.name
         metrics.declare_webhook(name)
         self._seconds = metrics.webhook_seconds.labels(name)
@@ -52,16 +53,14 @@ class Route:
         self._failed = metrics.webhook_reviews.labels(name, "failed")
         self._codes: dict[int, Counter] = {}
 
-    async def respond(
-        self, request: web.BaseRequest, handlers: Handlers, client: Client | None
-    ) -> web.Response:
+    async def respond(self, request: web.BaseRequest, client: Client | None) -> web.Response:
         """Answer a call; raises nothing but its cancellation."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         self._in_flight.inc()
         try:
             deadline = started + _limit(self.endpoint.timeout_seconds, request.query_string)
-            response = await self._answer(request, Call(deadline, handlers, client))
+            response = await self._answer(request, Call(deadline, self.handlers, client))
         finally:
             self._in_flight.dec()
         self._seconds.observe(loop.time() - started)
@@ -104,6 +103,9 @@ async def _read(request: web.BaseRequest, deadline: float) -> bytes:
         raise ReviewError(405, f"{request.method} is not allowed", remedy="POST a review")
     if request.headers.get("Content-Type") != _JSON and request.content_type != _JSON:
         raise ReviewError(415, f"the body is {request.content_type}", remedy=f"send {_JSON}")
+    if encoding := request.headers.get("Content-Encoding"):
+        # The API server never packs a review, and little may unpack to more than there is memory.
+        raise ReviewError(415, f"the body is encoded: {encoding}", remedy="send it as it is")
     if (request.content_length or 0) > MAX_BODY_BYTES:
         raise _too_large()
     if request.content.is_eof():  # all of it came with the headers: no timer is needed
@@ -139,7 +141,7 @@ def _too_large() -> ReviewError:
 
 def _refusal(error: ReviewError) -> web.Response:
     response = web.Response(status=error.status, text=str(error))
-    if error.status in (408, 413):
+    if error.status in (408, 413, 415):
         response.force_close()  # the rest of the body may still come
     return response
 

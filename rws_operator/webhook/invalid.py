@@ -44,6 +44,15 @@ def warning(request: ReviewedRequest, error: DecodeError, outcome: str) -> str:
     return f"{_described(request)} {outcome} invalid: {_listed(faults(error)) or error.what}"
 
 
+def is_of_status(error: DecodeError) -> bool:
+    """Whether an object's status, and nothing else of it, can't be read."""
+    refusal = error.__cause__
+    return isinstance(refusal, pydantic.ValidationError) and all(
+        each["loc"][:1] == ("status",)
+        for each in refusal.errors(include_url=False, include_input=False)
+    )
+
+
 def faults(error: DecodeError) -> list[tuple[str, str]]:
     """The path of each field and what is wrong there, none if it was no field's."""
     refusal = error.__cause__

@@ -8,14 +8,16 @@ puts its entry into a configuration.
 from __future__ import annotations
 
 import inspect
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args
 
-from rws_operator.controller.checks import as_tuple
+from rws_operator.controller.checks import as_tuple, check_type
 from rws_operator.controller.handlers import name_of
 from rws_operator.errors import ConfigurationError
 from rws_operator.manifests.label_selector import check_selector, outside_namespace
-from rws_operator.manifests.webhook import TIMEOUT_SECONDS, EntryOptions, webhook
+from rws_operator.manifests.webhook import TIMEOUT_SECONDS, EntryOptions, check_entry_name, webhook
 from rws_operator.manifests.webhook_rule import Operation, WebhookRule
 from rws_operator.manifests.webhook_target import WebhookTarget
 from rws_operator.manifests.webhook_target import check_path as check_callable
@@ -37,17 +39,20 @@ class RegistrationOptions(EntryOptions, total=False):
         operations: Default ``("CREATE", "UPDATE")``.
         subresources: Subresources to be called for in place of the object itself, which is
             written ``""``, e.g. ``("", "status")``. Default: the object itself alone.
-        failure_policy: Whether a request fails (default) where the webhook can't answer.
+        failure_policy: ``Fail`` (default) where a request fails if the webhook can't answer,
+            ``Ignore`` where it goes on.
         timeout_seconds: Seconds the API server waits, 1 to 30; default 10.
         side_effects: ``NoneOnDryRun`` where the function writes elsewhere unless
             `AdmissionRequest.dry_run`; default ``None``.
-        match_policy: Whether requests in other versions of the kind are converted and reviewed
-            as well (default), or not.
+        match_policy: ``Equivalent`` (default) where requests in other versions of the kind are
+            converted and reviewed as well, else ``Exact``.
         match_conditions: CEL expressions by name; the webhook is called where all are true.
-        namespace_selector: Label selector of the objects' namespaces, as on the wire.
-        object_selector: Label selector of the objects, as on the wire.
-        reinvocation: Whether the API server may call again after later webhooks changed the
-            object; of mutating webhooks only. Default ``Never``.
+            Default: none.
+        namespace_selector: Label selector of the objects' namespaces, as on the wire. Default:
+            all.
+        object_selector: Label selector of the objects, as on the wire. Default: all.
+        reinvocation: ``IfNeeded`` where the API server may call again after later webhooks
+            changed the object; of mutating webhooks only. Default ``Never``.
         exempt_own_namespace: Leave out the operator's own namespace, so that the webhook can't
             keep the operator from being started. Default: only for kinds that are given as a
             Kind, such as built-in ones, and have a namespace or are one.
@@ -61,10 +66,32 @@ class RegistrationOptions(EntryOptions, total=False):
 
 
 class WebhookOptions(RegistrationOptions, total=False):
-    """What the decorators take: the path as well.
+    """What `Operator.validate` and `Operator.mutate` take: the path as well.
 
     Keys:
-        path: Default `default_path`.
+        path: Where it answers; default e.g. ``/validate/backups.example.com/v1``.
+        name: Name of the webhook in its configuration, at least three DNS labels; default e.g.
+            ``validate.backups.example.com``.
+        operations: Default ``("CREATE", "UPDATE")``.
+        subresources: Subresources to be called for in place of the object itself, which is
+            written ``""``, e.g. ``("", "status")``. Default: the object itself alone.
+        failure_policy: ``Fail`` (default) where a request fails if the webhook can't answer,
+            ``Ignore`` where it goes on.
+        timeout_seconds: Seconds the API server waits, 1 to 30; default 10.
+        side_effects: ``NoneOnDryRun`` where the function writes elsewhere unless
+            `AdmissionRequest.dry_run`; default ``None``.
+        match_policy: ``Equivalent`` (default) where requests in other versions of the kind are
+            converted and reviewed as well, else ``Exact``.
+        match_conditions: CEL expressions by name; the webhook is called where all are true.
+            Default: none.
+        namespace_selector: Label selector of the objects' namespaces, as on the wire. Default:
+            all.
+        object_selector: Label selector of the objects, as on the wire. Default: all.
+        reinvocation: ``IfNeeded`` where the API server may call again after later webhooks
+            changed the object; of mutating webhooks only. Default ``Never``.
+        exempt_own_namespace: Leave out the operator's own namespace, so that the webhook can't
+            keep the operator from being started. Default: only for kinds that are given as a
+            Kind, such as built-in ones, and have a namespace or are one.
     """
 
     path: str
@@ -92,7 +119,15 @@ class Registration:
     """What goes into the entry as it is."""
 
     def __post_init__(self) -> None:
+        check_entry_name(self.name)
         check_path(self.path)
+        what = f"webhook {self.name}: exempt_own_namespace"
+        check_type(self.exempt_own_namespace, bool, what, "use True or False")
+        for key in ("match_conditions", "namespace_selector", "object_selector"):
+            given = self.options.get(key)
+            if given is not None:
+                remedy = "pass a dict, or leave it out"
+                check_type(given, Mapping, f"webhook {self.name}: {key}", remedy)
         if self.failure_policy not in get_args(FailurePolicy):
             raise ConfigurationError(
                 f"webhook {self.name}: failure_policy={self.failure_policy!r}",
@@ -163,7 +198,10 @@ def register(
     }
     for key in ("operations", "subresources"):
         if key in given:
-            given[key] = as_tuple(f"webhook {given['name']}: {key}", given[key])
+            what = f"webhook {given['name']}: {key}"
+            given[key] = as_tuple(what, given[key])
+            for each in given[key]:
+                check_type(each, str, f"{what}: one of them", "pass texts")
     unknown = given.keys() - RegistrationOptions.__annotations__.keys()
     if unknown:
         raise ConfigurationError(
@@ -196,6 +234,7 @@ def check_path(path: str) -> str:
     Raises:
         ConfigurationError: It does not.
     """
+    check_type(path, str, "webhook: path", 'pass a text: "/validate-backups"')
     if check_callable(path, "webhook").endswith("/") and path != "/":
         raise ConfigurationError(
             f"webhook: path {path!r} ends with '/'",
@@ -210,14 +249,22 @@ def check_function(function: Callable[..., Any], what: str, *arguments: str) -> 
     Raises:
         ConfigurationError: Names the function and how to write it.
     """
+    name = name_of(function)
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationError(
+            f"{what}: {name} is a generator: a call of it runs nothing",
+            remedy="leave yield out, and return or raise",
+        )
     try:
         inspect.signature(function).bind(*arguments)
     except (TypeError, ValueError) as error:
-        name = name_of(function)
         raise ConfigurationError(
             f"{what}: {name} can't be called with ({', '.join(arguments)}): {error}",
             remedy=f"define it as: async def {name}({', '.join(arguments)})",
         ) from None
+
+
+_is_subresource = re.compile(r"\*|[a-z0-9]([-a-z0-9]*[a-z0-9])?").fullmatch
 
 
 def _may_stop_us(resource: KindLike) -> bool:
@@ -231,6 +278,12 @@ def _check_subresources(registration: Registration) -> None:
         raise ConfigurationError(
             f"{where}: subresources is empty", remedy="write '' for the object itself"
         )
+    for each in subresources:
+        if each and not _is_subresource(each):
+            raise ConfigurationError(
+                f"{where}: {each!r} is no subresource",
+                remedy="write it as behind the object's name in a path, e.g. 'status', or '*'",
+            )
     if isinstance(registration.resource, Kind):
         return
     foreign = [each for each in subresources if each not in ("", "status")]

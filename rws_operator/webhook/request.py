@@ -7,13 +7,17 @@ so that no handler can change what others compare with.
 from __future__ import annotations
 
 import asyncio
+import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from rws_operator.client.decode import decode_json, decode_object
-from rws_operator.errors import ConfigurationError, DeadlineExceeded, DecodeError
+from rws_operator.controller.checks import check_type
+from rws_operator.errors import ConfigurationError, DeadlineExceeded, DecodeError, encodable
 from rws_operator.resources import Kind
 from rws_operator.resources.names import check_qualified
-from rws_operator.webhook.invalid import faults, warning
+from rws_operator.webhook.invalid import faults, is_of_status, warning
+from rws_operator.webhook.merge import encode, read_keys, same
 from rws_operator.webhook.review import is_null
 from rws_operator.webhook.user import decode_user
 
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
         ReviewedRequest,
     )
     from rws_operator.webhook.user import UserInfo
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 T = TypeVar("T")
 X = TypeVar("X")
@@ -147,6 +153,9 @@ class AdmissionRequest(Generic[T]):
     def object(self) -> T:
         """The object as it is to be stored; on CONNECT the options of the connection.
 
+        Without its status, and with a warning, where an update of the object itself leaves one as
+        it is that the class can't read: the rest is reviewed all the same.
+
         Raises:
             ConfigurationError: There is none, since the object is being deleted.
         """
@@ -156,7 +165,7 @@ class AdmissionRequest(Generic[T]):
             raise ConfigurationError(
                 f"a {self.operation} request has no object", remedy="read request.old_object"
             )
-        found: T = self._typed(self._review.object)
+        found: T = self._read_new()
         self._object = found
         return found
 
@@ -165,8 +174,8 @@ class AdmissionRequest(Generic[T]):
         """The object as it is stored; None where there is none, e.g. on CREATE.
 
         None as well where the class can't read it, so that it can be repaired; whoever makes the
-        request is warned. (Its deletion is allowed without the handler.) `raw_old_object` can
-        always be read.
+        request is warned. (Its deletion is allowed without the handler.) Where only its status
+        can't be read, it is had without. `raw_old_object` can always be read.
         """
         if not self._has_read_old:
             self._has_read_old = True
@@ -220,7 +229,8 @@ class AdmissionRequest(Generic[T]):
         Args:
             text: One line; the API server cuts what is longer than 256 characters.
         """
-        self._warnings.append(" ".join(text.split()))
+        # The API server drops a warning that holds a control character.
+        self._warnings.append(" ".join(_UNPRINTABLE.sub(" ", str(text)).split()))
 
     def audit(self, key: str, value: str) -> None:
         """Put an annotation into the API server's audit log.
@@ -230,14 +240,16 @@ class AdmissionRequest(Generic[T]):
             value: Its value.
 
         Raises:
-            ConfigurationError: The API server would drop the key.
+            ConfigurationError: One is no text, or the API server would drop the key.
         """
+        check_type(key, str, "the audit annotation's key", "pass a text")
+        check_type(value, str, f"the audit annotation {key}", "pass a text: str(value)")
         if "/" in key:
             raise ConfigurationError(
                 f"the audit annotation's key {key!r} has a prefix",
                 remedy="leave it out; the API server puts the webhook's name there",
             )
-        self._audit[check_qualified(key, "the audit annotation's key")] = value
+        self._audit[check_qualified(key, "the audit annotation's key")] = encodable(value)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -249,22 +261,54 @@ class AdmissionRequest(Generic[T]):
         """What `audit` was given so far."""
         return dict(self._audit)
 
-    def _typed(self, raw: msgspec.Raw) -> Any:
+    def _typed(self, raw: bytes | msgspec.Raw) -> Any:
         if isinstance(self._resource, Kind):
             return decode_json(raw, decode_object, self._resource.kind)
-        return self._resource.from_wire(bytes(raw))
+        text = bytes(raw)
+        if text[:1] != b"{":
+            raise DecodeError(f"{self._resource.__name__} can't be read: it is no JSON object")
+        return self._resource.from_wire(text)
 
-    def _read_old(self) -> T | None:
-        if is_null(self._review.old_object):
+    def _read_new(self) -> Any:
+        try:
+            return self._typed(self._review.object)
+        except DecodeError as error:
+            if not (self._is_update_of(error) and self._leaves_status()):
+                raise
+            return self._without_status(self._review.object, error)
+
+    def _read_old(self) -> Any:
+        raw = self._review.old_object
+        if is_null(raw):
             return None
         try:
-            found: T = self._typed(self._review.old_object)
+            return self._typed(raw)
         except DecodeError as error:
             # A deletion repairs nothing; and what is no field's fault is no fault of the object.
             if is_null(self._review.object) or not faults(error):
                 raise
+            if self._is_update_of(error):
+                with suppress(DecodeError):
+                    return self._without_status(raw, error)
             self.warn(warning(self._review, error, "was compared with nothing, for it is stored"))
             return None
+
+    def _is_update_of(self, error: DecodeError) -> bool:
+        """Whether the object itself is updated, and only a status can't be read."""
+        is_update = self.operation == "UPDATE" and not self._review.sub_resource
+        return is_update and isinstance(self._resource, type) and is_of_status(error)
+
+    def _leaves_status(self) -> bool:
+        old, new = self.raw_old_object or {}, self.raw_object or {}
+        return "status" in old and "status" in new and same(old["status"], new["status"])
+
+    def _without_status(self, raw: msgspec.Raw, error: DecodeError) -> Any:
+        keys = read_keys(raw)
+        del keys["status"]
+        found = self._typed(encode(keys))
+        text = warning(self._review, error, "was reviewed without its stored status, which is")
+        if text not in self._warnings:
+            self.warn(text)
         return found
 
     async def _until_deadline(self, call: Coroutine[Any, Any, X]) -> X:

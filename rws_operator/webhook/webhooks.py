@@ -12,7 +12,6 @@ from rws_operator.errors import ConfigurationError
 from rws_operator.resources import CustomResource
 from rws_operator.webhook.admission import Admission
 from rws_operator.webhook.conversion import RawConversion
-from rws_operator.webhook.handlers import Handlers
 from rws_operator.webhook.http import Route, not_found
 from rws_operator.webhook.registration import check_function, check_path, register
 
@@ -41,7 +40,7 @@ class Webhooks:
         self._client = client
         self._registrations: list[Registration] = []
         self._routes: dict[str, Route] = {}
-        self._handlers = Handlers()
+        self._is_sealed = False
 
     @property
     def registrations(self) -> tuple[Registration, ...]:
@@ -141,15 +140,42 @@ class Webhooks:
         """Have an endpoint of one's own answer its path.
 
         Raises:
-            ConfigurationError: The path is taken, or can't be one.
+            ConfigurationError: The path is taken, or can't be one; or the webhooks run already.
         """
         path = check_path(endpoint.path)
+        self.check_open(f"the webhook at {path}")
         if path in self._routes:
             raise ConfigurationError(
                 f"the path {path} has a webhook already", remedy="give one of them another path="
             )
         self._routes[path] = Route(endpoint)
         return self
+
+    def seal(self) -> None:
+        """Take no more: what was registered is being run, and its documents are applied."""
+        self._is_sealed = True
+
+    def check_open(self, what: str) -> None:
+        """Refuse what comes after the start.
+
+        Raises:
+            ConfigurationError: The webhooks were sealed.
+        """
+        if self._is_sealed:
+            raise ConfigurationError(
+                f"{what} was added after the start", remedy="add webhooks before run()"
+            )
+
+    def stuck(self) -> str | None:
+        """Why plain handlers of some path can't be run any more, for a liveness check.
+
+        Threads can't be ended, so nothing but a new process helps. None while there are threads
+        at every path.
+        """
+        paths = [path for path, route in self._routes.items() if route.handlers.are_stuck]
+        if not paths:
+            return None
+        return f"handlers hang in all threads of the webhooks at {', '.join(sorted(paths))}"
 
     def bind(self, client: Client) -> None:
         """Give handlers a client, unless they have one."""
@@ -170,7 +196,7 @@ class Webhooks:
         route = self._routes.get(request.path)
         if route is None:
             return not_found(request)
-        return await route.respond(request, self._handlers, self._client)
+        return await route.respond(request, self._client)
 
     def _register(self, registration: Registration) -> Self:
         if any(each.name == registration.name for each in self._registrations):

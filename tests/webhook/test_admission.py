@@ -777,3 +777,294 @@ async def test_a_review_may_be_indented() -> None:
     assert operations(await ask(default, body, mutating=True)) == [
         {"op": "replace", "path": "/spec/retentionDays", "value": 4}
     ]
+
+
+# Deletions, statuses, texts and numbers.
+
+
+class Status(Model):
+    """What the controller says."""
+
+    ready: int = 0
+
+
+class Settled(CustomResource, group="admission.test.example.com", version="v1"):
+    """A kind with a status."""
+
+    spec: Spec = Spec()
+    status: Status | None = None
+
+
+def settled(status: Any, **spec: Any) -> dict[str, Any]:
+    """A raw object with a status."""
+    return thing(**spec) | {"kind": "Settled", "status": status}
+
+
+def deleted(obj: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """The object while it is being deleted."""
+    ending = obj["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return obj | {"metadata": ending | metadata}
+
+
+async def refuse(_: Any) -> None:
+    """Refuse everything."""
+    raise Denied("no")
+
+
+@pytest.mark.parametrize("mutating", [False, True])
+@pytest.mark.parametrize("kind", [Thing, THING])
+async def test_no_handler_stops_a_deletion(mutating: bool, kind: Any) -> None:
+    """Its finalizer's removal is an update, which is not what the handler decides on."""
+    old = deleted(thing(), finalizers=["example.com/a"])
+    for new in (deleted(thing()), deleted(thing()) | {"status": {"ready": 1}}):
+        body = review(new, operation="UPDATE", oldObject=old)
+        assert await ask(refuse, body, mutating=mutating, kind=kind) == {
+            "uid": "6f1a",
+            "allowed": True,
+        }
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (thing(), thing()),
+        (thing(), deleted(thing())),
+        (deleted(thing()), thing()),
+        (deleted(thing()), deleted(thing(schedule="@weekly"))),
+        (thing(schedule="@deletionTimestamp"), thing(schedule="@deletionTimestamp")),
+    ],
+)
+async def test_all_other_updates_are_reviewed(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Also a change of the spec while the object is being deleted."""
+    assert not (await ask(refuse, review(new, operation="UPDATE", oldObject=old)))["allowed"]
+
+
+async def test_a_stored_status_that_can_not_be_read_stops_no_change_of_the_spec() -> None:
+    """The handler reviews the rest, old and new; whoever asks is warned once."""
+    seen: list[Any] = []
+
+    def check(request: AdmissionRequest[Settled]) -> None:
+        assert request.old_object
+        seen.extend((request.object, request.old_object))
+        if request.object.spec.retention_days > 9:
+            raise Denied("too many")
+
+    bad = {"ready": "many"}
+    for days, allowed in ((3, True), (10, False)):
+        body = review(
+            settled(bad, retentionDays=days),
+            operation="UPDATE",
+            oldObject=settled(bad, retentionDays=2),
+        )
+        answer = await ask(check, body, kind=Settled)
+        assert answer["allowed"] is allowed
+        (text,) = answer["warnings"]
+        assert "reviewed without its stored status" in text
+        assert "many" not in text
+    assert [each.status for each in seen] == [None] * 4
+    assert [each.spec.retention_days for each in seen[:2]] == [3, 2]
+
+
+async def test_a_patch_leaves_a_status_that_can_not_be_read() -> None:
+    """What was not shown was not removed."""
+
+    def default(request: AdmissionRequest[Settled]) -> None:
+        request.object.spec.retention_days = 5
+
+    bad = settled({"ready": "many"}, retentionDays=3)
+    answer = await ask(
+        default, review(bad, operation="UPDATE", oldObject=bad), mutating=True, kind=Settled
+    )
+    assert operations(answer) == [{"op": "replace", "path": "/spec/retentionDays", "value": 5}]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "request_"),
+    [
+        (settled({"ready": 1}), settled({"ready": "many"}), {}),
+        (settled({"ready": "x"}), settled({"ready": "y"}), {}),
+        (settled({"ready": "x"}), settled({"ready": "x"}, retentionDays=0), {}),
+        (settled({"ready": 1}), settled({"ready": "x"}), {"subResource": "status"}),
+    ],
+)
+async def test_what_brings_a_fault_is_denied(
+    old: dict[str, Any], new: dict[str, Any], request_: dict[str, Any]
+) -> None:
+    """A new status that can't be read, or a fault beside the stored one."""
+    new["spec"].setdefault("retentionDays", 3)
+    body = review(new, operation="UPDATE", oldObject=old, **request_)
+    answer = await ask(nothing, body, kind=Settled)
+    assert (answer["allowed"], answer["status"]["code"]) == (False, 422)
+
+
+@pytest.mark.parametrize("value", [5, [1], "a", True])
+@pytest.mark.parametrize("kind", [Thing, THING])
+async def test_what_is_no_object_is_no_review(value: Any, kind: Any) -> None:
+    """It is the fault of who sends it."""
+    body = review(thing()).replace(b'"object": {', b'"object": 5, "x": {')
+    body = body.replace(b'"object": 5', b'"object": ' + str(value).replace("a", '"a"').encode())
+    body = body.replace(b"True", b"true")
+    with pytest.raises(ReviewError) as raised:
+        await ask(nothing, body, kind=kind)
+    assert raised.value.status == 400
+
+
+class Measured(CustomResource, group="admission.test.example.com", version="v1"):
+    """A kind with numbers."""
+
+    ratio: float | None = None
+    ratios: list[float] = []
+    anything: Any = None
+
+
+MEASURED = Kind("admission.test.example.com/v1", "Measured", "measureds")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        (lambda number: {"ratio": number}, "ratio"),
+        (lambda number: {"ratios": [1.0, number]}, "ratios.1"),
+        (lambda number: {"anything": {"a": [number]}}, "anything.a.0"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Measured, MEASURED])
+async def test_what_is_no_number_in_json_is_refused(
+    number: float, change: Any, where: str, kind: Any
+) -> None:
+    """It would go as null, also where there was null before."""
+
+    def edit(request: AdmissionRequest[Any]) -> Any:
+        if isinstance(request.object, dict):
+            return request.object | change(number)
+        for key, value in change(number).items():
+            setattr(request.object, key, value)
+        return None
+
+    for fields in ({}, {"ratio": None, "anything": None}):
+        body = review(thing() | {"kind": "Measured"} | fields)
+        with pytest.raises(ReviewError, match=rf"set {where} to") as raised:
+            await ask(edit, body, mutating=True, kind=kind)
+        assert raised.value.status == 500
+
+
+async def test_what_came_as_text_and_is_no_number_is_left_alone() -> None:
+    """The handler did not put it there."""
+
+    def edit(request: AdmissionRequest[Any]) -> None:
+        request.object.ratios = [2.0]
+
+    body = review(thing() | {"kind": "Measured", "ratio": "NaN", "ratios": [1.0]})
+    answer = await ask(edit, body, mutating=True, kind=Measured)
+    assert operations(answer) == [{"op": "replace", "path": "/ratios/0", "value": 2.0}]
+
+
+async def test_items_that_nobody_can_tell_apart_are_a_failure() -> None:
+    """It names the list and the handler, and says what to do."""
+
+    def rebuild(request: AdmissionRequest[Listed]) -> None:
+        request.object.steps = [Step(name="x"), Step(name="y")]
+
+    body = review(thing() | {"kind": "Listed", "steps": [{"name": "a", "token": "t"}] * 2})
+    with pytest.raises(ReviewError, match=r"rebuild made new items of steps.*request\.object"):
+        await ask(rebuild, body, mutating=True, kind=Listed)
+
+
+class Step(Model):
+    """An item."""
+
+    name: str
+
+
+class Listed(CustomResource, group="admission.test.example.com", version="v1"):
+    """A kind with a list."""
+
+    steps: list[Step] = []
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_generators_exit_is_a_failure(plain: bool) -> None:
+    """As any other error; a task would let it through to nobody."""
+
+    def check(_: Any) -> None:
+        raise GeneratorExit
+
+    async def check_async(_: Any) -> None:
+        raise GeneratorExit
+
+    with pytest.raises(ReviewError, match="raised GeneratorExit") as raised:
+        await ask(check if plain else check_async, review(thing()))
+    assert raised.value.status == 500
+
+
+async def test_a_task_group_may_refuse() -> None:
+    """What it raises is a group of errors, or a group in it."""
+
+    async def check(_: Any) -> None:
+        async with asyncio.TaskGroup() as outer:
+            outer.create_task(inner())
+
+    async def inner() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(refuse(None))
+
+    answer = await ask(check, review(thing()))
+    assert (answer["allowed"], answer["status"]["message"]) == (False, "no")
+
+
+async def test_a_warning_holds_no_control_character() -> None:
+    """The API server drops one that does; halves of a character can't be sent at all."""
+
+    def check(request: AdmissionRequest[Thing]) -> None:
+        request.warn("a\x00b\x1b[1m\x85c\x7fd\ud800e\nf é")
+        request.warn(ValueError("not a text"))  # type: ignore[arg-type]
+        request.audit("a", "x\ud800")
+
+    answer = await ask(check, review(thing()))
+    assert answer["warnings"] == ["a b [1m c d e f é", "not a text"]
+    assert answer["auditAnnotations"] == {"a": "x?"}
+
+
+@pytest.mark.parametrize(("key", "value"), [(5, "a"), ("a", 5), ("a", None), (None, "a")])
+async def test_an_audit_annotation_is_a_text(key: Any, value: Any) -> None:
+    """The handler that gives something else hears so."""
+
+    def check(request: AdmissionRequest[Thing]) -> None:
+        with pytest.raises(ConfigurationError, match="audit annotation"):
+            request.audit(key, value)
+
+    answer = await ask(check, review(thing()))
+    assert (answer["allowed"], answer.get("auditAnnotations")) == (True, None)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"code": 403.5},
+        {"code": "403"},
+        {"code": True},
+        {"code": 200},
+        {"reason": 5},
+        {"causes": [("a", 5)]},
+        {"causes": [("a",)]},
+        {"causes": ["ab"]},
+        {"causes": "ab"},
+        {"causes": 5},
+    ],
+)
+def test_a_refusal_that_can_not_be_told_is_refused(options: dict[str, Any]) -> None:
+    """Where it is raised, and not when it is written."""
+    with pytest.raises(ConfigurationError, match="Denied"):
+        Denied("no", **options)
+
+
+async def test_a_refusal_may_hold_half_a_character() -> None:
+    """Cut texts do."""
+
+    async def check(_: Any) -> None:
+        raise Denied("a\ud800", reason="b\ud800", causes=[("c\ud800", "d\ud800")])
+
+    status = (await ask(check, review(thing())))["status"]
+    assert (status["message"], status["reason"]) == ("a?", "b?")
+    assert status["details"]["causes"][0]["field"] == "c?"

@@ -16,6 +16,7 @@ from rws_operator.errors import Denied
 from rws_operator.resources import kinds
 from rws_operator.testing import eventually
 from rws_operator.webhook import AdmissionRequest, Call, ReviewError, Webhooks
+from rws_operator.webhook.handlers import Handlers
 from rws_operator.webhook.http import MAX_BODY_BYTES, _asked
 from tests.webhook.reviews import response, review
 
@@ -38,12 +39,14 @@ async def allow(request: Request) -> None:
 @contextlib.asynccontextmanager
 async def serving(
     handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]] | web.Application,
+    *,
+    unpack: bool = True,
 ) -> AsyncIterator[tuple[str, aiohttp.ClientSession]]:
     """An HTTP server on loopback: its address, and a client with one connection that is kept."""
     runner: web.BaseRunner = (
         web.AppRunner(handler, shutdown_timeout=0.1)
         if isinstance(handler, web.Application)
-        else web.ServerRunner(web.Server(handler), shutdown_timeout=0.1)
+        else web.ServerRunner(web.Server(handler, auto_decompress=unpack), shutdown_timeout=0.1)
     )
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -159,18 +162,28 @@ async def test_a_body_of_seven_mebibytes_is_read() -> None:
             assert (status, json.loads(text)) == (200, 7 * 1024 * 1024)
 
 
-@pytest.mark.parametrize("way", ["length", "chunks", "gzip"])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "identity"])
+async def test_a_body_that_is_encoded_is_refused(encoding: str) -> None:
+    """A small one may be large when it is unpacked, and the API server sends none."""
+    body = gzip.compress(b" " * 4 * MAX_BODY_BYTES, 1) if encoding == "gzip" else b"[]"
+    headers = JSON | {"Content-Encoding": encoding}
+    async with serving(Webhooks().add(Length()).handle, unpack=False) as (address, session):
+        async with session.post(f"{address}/length", data=body, headers=headers) as answer:
+            assert answer.status == 415
+            assert encoding in await answer.text()
+        assert await post((address, session), "/length", b"[]") == (200, b"2")
+
+
+@pytest.mark.parametrize("way", ["length", "chunks"])
 async def test_a_larger_body_is_refused_before_it_is_read(way: str) -> None:
-    """Judged by its length, else while it comes, and after it was unpacked."""
+    """Judged by its length, else while it comes."""
     size = 4 * MAX_BODY_BYTES
-    headers = JSON | ({"Content-Encoding": "gzip"} if way == "gzip" else {})
     body: Any = {
         "length": io.BytesIO(b" " * (MAX_BODY_BYTES + 1)),
         "chunks": pieces(size),
-        "gzip": gzip.compress(b" " * size, 1),
     }[way]
     async with serving(Webhooks().add(Length()).handle) as (address, session):
-        async with session.post(f"{address}/length", data=body, headers=headers) as answer:
+        async with session.post(f"{address}/length", data=body, headers=JSON) as answer:
             assert answer.status == 413
             assert answer.headers["Connection"] == "close"
         assert await post((address, session), "/length", b"[]") == (200, b"2")
@@ -199,7 +212,6 @@ HEAD = b"POST /length HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
         HEAD + b"Content-Length: 100\r\n\r\n{",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\n{",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\nzz\r\n",
-        HEAD + b"Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\nno gzip !",
     ],
 )
 async def test_a_body_that_breaks_off_is_malformed(
@@ -402,3 +414,33 @@ def test_an_error_of_a_review_has_a_status() -> None:
     """And a message with the remedy."""
     error = ReviewError(400, "bad", remedy="better")
     assert (error.status, str(error)) == (400, "bad: better")
+
+
+def hanging(release: threading.Event) -> Callable[[Any], None]:
+    """A plain handler that hangs."""
+
+    def check(_: Any) -> None:
+        release.wait(20)
+
+    return check
+
+
+async def test_one_path_takes_no_threads_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its own hang, which is told, and ends when they do."""
+    monkeypatch.setattr("rws_operator.webhook.http.Handlers", lambda: Handlers(1, 1))
+    release = threading.Event()
+    webhooks = Webhooks().validate(kinds.ConfigMap, "/hangs", hanging(release), timeout_seconds=1)
+    webhooks.validate(kinds.Pod, "/works", lambda _: None)
+    try:
+        async with serving(webhooks.handle) as where:
+            for what, stuck in (("done", False), ("done", True), ("no thread was free", True)):
+                status, text = await post(where, "/hangs?timeout=0.2s")
+                assert (status, what in text.decode()) == (504, True)
+                assert (webhooks.stuck() is not None) is stuck
+            assert "/hangs" in (webhooks.stuck() or "")
+            assert (await post(where, "/works"))[0] == 200
+            release.set()
+            await eventually(5, lambda: webhooks.stuck() is None, 0.01)
+            assert (await post(where, "/hangs"))[0] == 200
+    finally:
+        release.set()

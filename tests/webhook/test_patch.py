@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from rws_operator.resources import CustomResource, Field, Model, Quantity
 from rws_operator.resources.model import wire_form
+from rws_operator.webhook.items import RebuiltItemsError
 from rws_operator.webhook.patch import Operation, patch, same
+
+
+class Leaf(Model):
+    """An item of an item."""
+
+    name: str
 
 
 class Part(Model):
@@ -20,6 +27,7 @@ class Part(Model):
     name: str
     size: int = 1
     tags: dict[str, str] = {}
+    inner: list[Leaf] = []
 
 
 class Spec(Model):
@@ -82,7 +90,7 @@ def change(raw: dict[str, Any], edit: Any) -> list[Operation]:
     obj = Thing.from_wire(raw)
     before = text(wire_form(obj))
     after = edit(obj) or obj
-    return patch(text(raw), before, text(wire_form(after)), after)
+    return patch(text(raw), before, text(wire_form(after)), Thing.from_wire(raw), after)
 
 
 def edited(raw: dict[str, Any], edit: Any) -> dict[str, Any]:
@@ -198,7 +206,7 @@ def test_a_change_beside_them_reformats_no_number_and_no_quantity() -> None:
     before = text(wire_form(obj))
     obj.spec.schedule = "y"
     obj.spec.numbers = [3, 1000, 5]
-    found = text(patch(raw, before, text(wire_form(obj)), obj))
+    found = text(patch(raw, before, text(wire_form(obj)), Thing.from_wire(raw), obj))
     assert b"0.50" not in found
     operations = json.loads(found)
     assert {each["path"] for each in operations} == {
@@ -259,12 +267,116 @@ def test_a_list_that_a_validator_sorts_is_written_whole() -> None:
 def test_a_new_item_takes_over_nothing_of_the_one_that_moved_on() -> None:
     """What stood at its place before is another item now."""
     first = {"name": "a", "unknown": 1}
-    raw = thing(parts=[first, {"name": "b", "unknown": 2}])
+    raw = thing(parts=[first, {"name": "b"}])
 
     def edit(obj: Thing) -> None:
         obj.spec.parts = [Part(name="new"), obj.spec.parts[0]]
 
     assert edited(raw, edit)["spec"]["parts"] == [{"name": "new"}, first]
+
+
+NAMED = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from("abcde")},
+        optional={
+            "size": st.integers(1, 3),
+            "unknown": st.integers(1, 3),
+            "inner": st.lists(
+                st.fixed_dictionaries(
+                    {"name": st.just("i")}, optional={"unknown": st.integers(1, 3)}
+                ),
+                max_size=2,
+            ),
+        },
+    ),
+    max_size=5,
+    unique_by=lambda part: part["name"],
+)
+
+
+def again(part: Part) -> Part:
+    """A new object with all that the class knows of one."""
+    given = part.model_fields_set & {"name", "size", "inner"}
+    known: dict[str, Any] = {name: getattr(part, name) for name in given}
+    if "inner" in given:
+        known["inner"] = [Leaf(name=each.name) for each in part.inner]
+    return Part(**known)
+
+
+@given(NAMED, st.permutations(range(5)), st.integers(0, 5), st.integers(0, 2), st.booleans())
+def test_rebuilt_items_keep_their_own_unknown_fields(
+    parts: list[dict[str, Any]], order: list[int], count: int, added: int, mixed: bool
+) -> None:
+    """Wherever they stand afterwards, and whatever was dropped or put beside them."""
+    raw = thing(parts=parts)
+    kept = [at for at in order if at < len(parts)]
+    if not added:
+        kept = kept[:count]  # else a dropped one might be the new one
+    new = [Part(name=f"new{number}") for number in range(added)]
+
+    def edit(obj: Thing) -> None:
+        made = [
+            obj.spec.parts[at] if mixed and at % 2 else again(obj.spec.parts[at]) for at in kept
+        ]
+        obj.spec.parts = [*new, *made]
+
+    expected = [{"name": each.name} for each in new] + [parts[at] for at in kept]
+    assert edited(raw, edit)["spec"].get("parts", []) == expected
+
+
+@given(NAMED, st.permutations(range(5)))
+def test_items_that_were_moved_and_changed_keep_their_own_unknown_fields(
+    parts: list[dict[str, Any]], order: list[int]
+) -> None:
+    """They hold them themselves, so that nothing else of them need be as it was."""
+    raw = thing(parts=[{"unknown": at, **part} for at, part in enumerate(parts)])
+    kept = [at for at in order if at < len(parts)]
+    names = {at: f"x{at}" for at in kept}
+
+    def edit(obj: Thing) -> None:
+        for at, name in names.items():
+            obj.spec.parts[at].name = name
+        obj.spec.parts = [obj.spec.parts[at] for at in kept]
+
+    came = raw["spec"]["parts"]
+    expected = [came[at] | {"name": names[at]} for at in kept]
+    assert edited(raw, edit)["spec"]["parts"] == expected
+
+
+A, B = {"name": "a", "token": "of-a"}, {"name": "b", "token": "of-b"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "names"),
+    [
+        ([A, B], ["new", "a"]),
+        ([A, B], ["x", "y"]),
+        ([A], ["x", "y"]),
+        ([A, B, {"name": "c"}], ["x"]),
+        ([A, A | {"token": "other"}], ["a"]),
+    ],
+)
+def test_nobody_guesses_whose_the_unknown_fields_are(
+    parts: list[dict[str, Any]], names: list[str]
+) -> None:
+    """A new item may be an old one rebuilt, or another in its place."""
+
+    def edit(obj: Thing) -> None:
+        obj.spec.parts = [Part(name=name) for name in names]
+
+    with pytest.raises(RebuiltItemsError) as raised:
+        change(thing(parts=parts), edit)
+    assert raised.value.path == "/spec/parts"
+
+
+def test_one_rebuilt_item_in_its_place_is_the_one_that_was_there() -> None:
+    """The others say so."""
+
+    def edit(obj: Thing) -> None:
+        obj.spec.parts = [Part(name="a"), Part(name="b", size=5)]
+
+    found = edited(thing(parts=[A, B]), edit)["spec"]["parts"]
+    assert found == [A, B | {"size": 5}]
 
 
 def test_values_of_a_map_keep_what_is_unknown() -> None:
@@ -328,3 +440,14 @@ def test_an_optional_part_is_removed_and_added() -> None:
     assert edited(thing(first=None), lambda obj: setattr(obj.spec, "first", Part(name="b")))[
         "spec"
     ]["first"] == {"name": "b"}
+
+
+def test_rebuilt_items_that_changed_are_known_by_their_names() -> None:
+    """As the API's own lists are; wherever they stand."""
+    raw = thing(parts=[A, B, {"name": "c"}])
+
+    def edit(obj: Thing) -> None:
+        obj.spec.parts = [Part(name=each.name, size=9) for each in reversed(obj.spec.parts)]
+
+    expected = [{"name": "c", "size": 9}, B | {"size": 9}, A | {"size": 9}]
+    assert edited(raw, edit)["spec"]["parts"] == expected

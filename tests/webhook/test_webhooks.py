@@ -1,13 +1,17 @@
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.metrics import metrics_text
+from rws_operator.operator import Operator
 from rws_operator.resources import CustomResource, Kind, Model, kind_of, kinds
 from rws_operator.webhook import AdmissionRequest, Call, Webhooks
-from rws_operator.webhook.registration import default_path
+from rws_operator.webhook.registration import WebhookOptions, default_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Spec(Model):
@@ -234,3 +238,84 @@ def test_a_class_without_a_kind_is_refused() -> None:
     """A plain base class is no resource."""
     with pytest.raises(ConfigurationError, match="not the class of a kind"):
         Webhooks().validate(CustomResource, "/v", check)
+
+
+def generator(request: Any) -> Any:
+    """A call of it runs nothing."""
+    yield request
+
+
+async def async_generator(request: Any) -> Any:
+    """A call of it runs nothing either."""
+    yield request
+
+
+@pytest.mark.parametrize("function", [generator, async_generator])
+def test_a_generator_is_no_handler(function: Any) -> None:
+    """It would let everything through."""
+    with pytest.raises(ConfigurationError, match="generator"):
+        Webhooks().validate(Thing, "/v", function)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": 5},
+        {"name": None},
+        {"operations": None},
+        {"operations": 3},
+        {"operations": [["CREATE"]]},
+        {"subresources": None},
+        {"subresources": [5]},
+        {"subresources": [" "]},
+        {"subresources": ["a/b"]},
+        {"match_conditions": [{"name": "a", "expression": "true"}]},
+        {"match_conditions": {5: "true"}},
+        {"match_conditions": {"a": 5}},
+        {"match_conditions": ""},
+        {"exempt_own_namespace": "no"},
+        {"exempt_own_namespace": None},
+        {"namespace_selector": 0},
+        {"namespace_selector": []},
+        {"namespace_selector": {"matchLabels": {"a": 5}}},
+        {"object_selector": 0},
+        {"object_selector": ""},
+        {"object_selector": {"matchExpressions": [{"key": "a", "operator": ["In"]}]}},
+    ],
+)
+@pytest.mark.parametrize("kind", [kinds.Pod, kinds.Node])
+def test_an_option_of_another_type_is_refused(kind: Any, options: dict[str, Any]) -> None:
+    """As what the author can mend, and before anything is printed."""
+    with pytest.raises(ConfigurationError, match=r"^webhook "):
+        Webhooks().validate(kind, "/v", check, **options)
+
+
+@pytest.mark.parametrize("path", [5, None, ["/v"]])
+def test_a_path_is_a_text(path: Any) -> None:
+    """Anything else is refused."""
+    with pytest.raises(ConfigurationError, match="path"):
+        Webhooks().validate(Thing, path, check)
+
+
+def test_nothing_is_added_after_the_start() -> None:
+    """Nothing would make the API server call it."""
+    webhooks = Webhooks().validate(Thing, "/v", check)
+    webhooks.seal()
+    late: list[Callable[[], Any]] = [
+        lambda: webhooks.validate(Thing, "/w", check, name="other.example.com"),
+        lambda: webhooks.mutate(Thing, "/m", check),
+        lambda: webhooks.convert("/c", lambda obj, desired_version: obj),
+        lambda: webhooks.add(Echo()),
+    ]
+    for add in late:
+        with pytest.raises(ConfigurationError, match="after the start"):
+            add()
+    assert [each.path for each in webhooks.endpoints] == ["/v"]
+    assert len(webhooks.registrations) == 1
+
+
+@pytest.mark.parametrize("document", [WebhookOptions.__doc__, Operator.mutate.__doc__])
+def test_every_option_is_documented(document: str) -> None:
+    """Where it is looked for."""
+    for option in WebhookOptions.__annotations__:
+        assert re.search(rf"^ +{option}\b.*:", document, re.MULTILINE), option
