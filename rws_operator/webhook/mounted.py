@@ -103,11 +103,16 @@ class MountedCertificate:
         try:
             return WebhookCertificate(
                 ca_pem="",
-                cert_pem=self._cert_file.read_text("ascii"),
-                key_pem=self._key_file.read_text("ascii"),
+                cert_pem=_text(self._cert_file),
+                key_pem=_text(self._key_file),
             )
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise ConfigurationError(
-                f"can't be read ({getattr(error, 'strerror', None) or 'no PEM'})",
+                f"can't be read ({error.strerror})",
                 remedy="check the mount, and that this user may read it",
             ) from None
+
+
+def _text(path: Path) -> str:
+    """A file's text; a comment in it may be in any language and encoding."""
+    return path.read_text("utf-8", errors="replace")

@@ -21,7 +21,7 @@ from rws_operator.testing.eventually import eventually
 from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.certificate_secret import read_secret, secret_patch
 from tests.webhook.account import Account
-from tests.webhook.issuer import Issuer
+from tests.webhook.issuer import Issuer, odd_certificates
 from tests.webhook.keeper_kit import (
     CRD,
     MUTATING,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 SOON = 4.0  # two seconds until a caBundle is put back, and two for a busy machine
 BUSY = 20.0  # the machine may be
+ODD = odd_certificates(WebhookCertificate.generate_for("hook", ["hook.ns.svc"]))
 
 
 @pytest_asyncio.fixture
@@ -310,10 +311,12 @@ class TestSecret:
             {"tls_crt": "no PEM"},
             {"ca_crt": ""},
             {"ca_crt": WebhookCertificate.generate("hook", "ns").ca_pem},
+            {"tls_crt": ODD["version 4"]},
+            {"tls_crt": ODD["curve"]},
         ],
     )
     async def test_damaged_it_is_written_back(self, site, data):
-        """Half a key, a stranger's key, no PEM, no CA, a stranger's CA."""
+        """Half a key, a stranger's key, no PEM, no CA, a stranger's CA, what stumps a parser."""
         async with running(a_keeper(site)) as [replica]:
             await eventually(BUSY, lambda: replica.keeper.check() is None)
             before = (await site.secret())["data"]
@@ -466,6 +469,16 @@ class TestBundle:
             await site.set_bundle(kind, None)
             await wait_trusted(site, replicas[0].ca, seconds=SOON)
             assert replicas[0].keeper.check() is None
+
+    @pytest.mark.parametrize("kind", [VALIDATING, MUTATING], ids=lambda kind: kind.plural)
+    async def test_of_what_no_parser_reads_it_is_put_back(self, site, kind):
+        """A certificate of a version that there is not, say; nor does it end the keeper."""
+        async with running(a_keeper(site, stage=60)) as [replica]:
+            await eventually(BUSY, lambda: replica.keeper.check() is None)
+            await asyncio.sleep(0.5)
+            await site.set_bundle(kind, ODD["version 4"])
+            await wait_trusted(site, replica.ca, seconds=SOON)
+            assert replica.keeper.check() is None
 
     async def test_a_foreign_ca_goes_in_time(self, site):
         """Ours stands beside it at once; it may be another replica's, so it goes after a while."""
