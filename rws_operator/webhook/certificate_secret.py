@@ -57,7 +57,7 @@ def new_pair(certificate: WebhookCertificate) -> Pair:
     """
     found = inspect(certificate.cert_pem, certificate.key_pem, certificate.ca_pem)
     certificate = WebhookCertificate(found.authority, certificate.cert_pem, certificate.key_pem)
-    return Pair(certificate, found.not_after, found.names)
+    return Pair(certificate, found.not_before, found.not_after, found.names)
 
 
 def secret_to_create(content: Content, namespace: str, name: str) -> dict[str, Any]:

@@ -233,15 +233,21 @@ class TestRenewal:
             assert replicas[0].ca != old
             await wait_trusted(site, replicas[0].ca)
 
-    async def test_other_names_bring_a_new_certificate(self, site):
-        """Where the program is called by another name from now on."""
+    async def test_other_names_bring_a_new_certificate(self, site, caplog):
+        """At once, where the program is called by another name from now on; the log says why."""
         await site.client.create(
             WebhookCertificate.generate("other", site.namespace).to_secret(SECRET, site.namespace)
         )
-        async with running(a_keeper(site, stage=0.5)) as [replica]:
-            old = replica.ca
-            await eventually(BUSY, lambda: replica.ca != old)
-            await wait_trusted(site, replica.ca)
+        before = (await site.secret())["data"]
+        caplog.set_level(logging.INFO)
+        async with running(a_keeper(site, stage=60)) as [replica]:
+            assert (await site.secret())["data"] != before
+            await wait_trusted_by(site, replica.ca)
+            await eventually(BUSY, lambda: replica.keeper.check() is None)
+        [why] = [
+            getattr(each, "because", "") for each in caplog.records if "wrote the cert" in each.msg
+        ]
+        assert f"not for {SERVICE}, " in why
 
     @pytest.mark.parametrize("seconds", [-600.0, 600.0])
     async def test_a_clock_that_is_off(self, site, seconds):
@@ -413,6 +419,17 @@ class TestSecret:
             assert replica.keeper.check() is None
             assert await site.secret() == written
             assert not shows_key(told(replica), theirs)
+
+    async def test_of_another_and_not_valid_yet_it_waits(self, site):
+        """Not served, as every call would fail; the problem says so."""
+        clock = Clock(-3 * 86400)
+        await site.foreign_secret(WebhookCertificate.generate(SERVICE, site.namespace))
+        replica = await start(a_keeper(site, wall_clock=clock))
+        await eventually(BUSY, lambda: has(replica.keeper.check(), "not valid yet"))
+        assert replica.serving.certificate is None
+        clock.offset = 0
+        await eventually(BUSY, lambda: replica.keeper.check() is None)
+        await replica.stop()
 
     async def test_of_another_and_gone_its_maker_is_waited_for(self, site):
         """What is served stays; the problem says how to have one of ours instead."""

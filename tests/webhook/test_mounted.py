@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -156,7 +157,7 @@ async def test_a_start_without_files_waits_for_them(tmp_path):
 
 async def test_an_expired_pair_is_not_served(tmp_path):
     """The old one stays while it is valid; once it is not, readiness says so."""
-    wall = [1e9]
+    wall = [time.time()]
     old = WebhookCertificate.generate("hook", "ns")
     write(tmp_path, old)
     serving = ServingTls()
@@ -172,6 +173,28 @@ async def test_an_expired_pair_is_not_served(tmp_path):
     assert followed.check() is None
     wall[0] += 1
     assert "has expired" in (followed.check() or "")
+
+
+async def test_a_pair_that_is_not_valid_yet_is_not_served(tmp_path):
+    """Neither from the start nor in place of one that is; a clock set back is told."""
+    wall = [time.time() - 3 * 86400]
+    first = a_certificate(30 * 86400)
+    write(tmp_path, first)
+    serving = ServingTls()
+    followed = MountedCertificate(
+        tmp_path / "tls.crt", tmp_path / "tls.key", serving=serving, wall_clock=lambda: wall[0]
+    )
+    await followed._look()
+    assert serving.certificate is None
+    assert "not valid yet" in (followed.check() or "")
+    wall[0] = time.time()
+    await followed.obtain()
+    assert followed.check() is None
+    wall[0] -= 3 * 86400
+    write(tmp_path, a_certificate())
+    await followed._look()
+    assert serves(serving, first)
+    assert "not valid yet" in (followed.check() or "")
 
 
 async def test_an_unchanged_pair_is_not_loaded_again(tmp_path, monkeypatch):
