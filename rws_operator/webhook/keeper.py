@@ -24,6 +24,7 @@ from rws_operator.watch.selection import Selection
 from rws_operator.webhook.bundles import Bundles, read
 from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.certificate_secret import (
+    aging,
     new_pair,
     read_secret,
     secret_patch,
@@ -167,6 +168,8 @@ class Keeper:
         self._note_trust()
         if fault and decision.write is None:
             self._troubles.add(f"Secret {self._namespace}/{self._secret}: {fault}")
+        if secret is not None and (hint := aging(secret, self._wall_clock())):
+            self._troubles.hint(f"Secret {self._namespace}/{self._secret}: {hint}")
         return 0.0 if has_acted else min(decision.wake_at - now, wait, _LOOK_SECONDS)
 
     async def _look(self) -> SecretSeen | None:

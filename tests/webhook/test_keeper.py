@@ -18,7 +18,7 @@ import pytest_asyncio
 from rws_operator.errors import Conflict
 from rws_operator.resources import kinds
 from rws_operator.testing.eventually import eventually
-from rws_operator.webhook.certificate import WebhookCertificate
+from rws_operator.webhook.certificate import STAGE_ANNOTATION, YEAR_SECONDS, WebhookCertificate
 from rws_operator.webhook.certificate_secret import read_secret, secret_patch
 from tests.webhook.account import Account
 from tests.webhook.issuer import Issuer, odd_certificates
@@ -419,6 +419,22 @@ class TestSecret:
             assert replica.keeper.check() is None
             assert await site.secret() == written
             assert not shows_key(told(replica), theirs)
+
+    async def test_of_another_and_old_it_is_told(self, site):
+        """Nobody may know that it is theirs to renew: somebody lost our annotation, say."""
+        clock = Clock()
+        await site.foreign_secret(WebhookCertificate.generate(SERVICE, site.namespace))
+        async with running(a_keeper(site, wall_clock=clock)) as [replica]:
+            await eventually(BUSY, lambda: replica.keeper.check() is None)
+            assert not told(replica)
+            clock.offset = 0.8 * YEAR_SECONDS
+            await site.set_bundle(VALIDATING, None)  # wakes it
+            await eventually(BUSY, lambda: has(told(replica), "expires at", "another's to renew"))
+            assert replica.keeper.check() is None
+            annotation = {STAGE_ANNOTATION: "serving", "cert-manager.io/certificate-name": None}
+            patch = {"metadata": {"annotations": annotation}}
+            await site.client.patch(kinds.Secret, SECRET, site.namespace, patch=patch)
+            await eventually(BUSY, lambda: not told(replica))
 
     async def test_of_another_and_not_valid_yet_it_waits(self, site):
         """Not served, as every call would fail; the problem says so."""
