@@ -141,7 +141,9 @@ async def test_a_comment_may_be_in_any_encoding(tmp_path):
     async with following(tmp_path) as (followed, serving):
         await eventually(5, lambda: serving.certificate, 0.01)
         assert followed.check() is None
-        assert certificate.cert_pem in serving.certificate.cert_pem
+        served = serving.certificate
+        assert served is not None
+        assert certificate.cert_pem in served.cert_pem
 
 
 async def test_a_start_without_files_waits_for_them(tmp_path):
