@@ -10,7 +10,8 @@ list needs our own conversion syncs only once the API server can call us. Hence 
 not hold back readiness.
 
 Every part is required: when one ends that must not, all end, and `run` raises its error. A lost
-Lease ends the controllers at once, without a drain; the fence refuses their writes already.
+Lease ends the controllers at once, without a drain; the fence refuses their writes already. Once
+they have ended this replica is what a follower is, and takes leave of the webhooks as at any stop.
 
 Invariants: no controller works before it may (`Environment.leading`); the Lease is released only
 after the last controller has ended and left no handler at work, else it expires; nothing started
@@ -128,6 +129,10 @@ class Lifecycle:
         return (
             elector is not None and self._led and not self._releasing and not elector.fence.is_open
         )
+
+    def is_at_work(self) -> bool:
+        """Whether a controller, or a handler that one left behind, has not ended."""
+        return bool(self._at_work())
 
     async def run(
         self, given: Client | None, *, http_port: int | None, kubeconfig: str | None
@@ -256,11 +261,11 @@ class Lifecycle:
     async def _leave(self) -> None:
         """At the end, answer webhooks as long as somebody may call: others, or our own work."""
         await self._ending.wait()
-        if self._webhooks is None or not self._webhooks.is_serving or self._is_lost():
+        if self._webhooks is None or not self._webhooks.is_serving:
             return
         self._webhooks.say_goodbye()
         await asyncio.sleep(self._lag_seconds)
-        if self._controllers and self._drain_seconds > self._lag_seconds:
+        if self._controllers and self._drain_seconds > self._lag_seconds and not self._is_lost():
             left = self._drain_seconds - self._lag_seconds
             await asyncio.wait(self._controllers, timeout=left)
         await self._webhooks.close()
@@ -280,10 +285,10 @@ class Lifecycle:
         await self._elector.release()
 
     def _at_work(self) -> list[str]:
-        """Which parts have not ended, or left a handler at work."""
+        """Which parts have not ended, or left a handler at work; none before they start."""
         return [
             each.name
-            for each, task in zip(self._runnables, self._controllers, strict=True)
+            for each, task in zip(self._runnables, self._controllers, strict=False)
             if not task.done() or (isinstance(each, Controller) and each.left_behind)
         ]
 

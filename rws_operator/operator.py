@@ -492,6 +492,10 @@ class Operator:
         """Whether this replica led and may not write any more; any thread may ask."""
         return self._lifecycle is not None and self._lifecycle.has_lost_lease()
 
+    def is_at_work(self) -> bool:
+        """Whether a controller, or a handler it left behind, has not ended; any thread may ask."""
+        return self._lifecycle is not None and self._lifecycle.is_at_work()
+
     def main(self, argv: Sequence[str] | None = None) -> NoReturn:
         """Be the program's command line: ``serve``, ``uninstall``, ``--manifests``, or help.
 

@@ -1,9 +1,11 @@
 """Runs a program's Operator as a process: signals, exit code, and an end in bounded time.
 
 The first SIGTERM or SIGINT asks for a clean stop, a second one cuts it short. A process that
-ought to end does so in bounded time, whatever hangs in it: a stuck handler must not keep a
-replica alive that has lost its Lease. What is on the event loop can't see to that when the loop
-itself is blocked, so a thread does.
+ought to end does so in bounded time, whatever hangs in it. Where the Lease is lost, the work that
+needs it must end within `LOST_SECONDS`, or the process does: a stuck handler must not go on beside
+those of the next leader. When that work has ended, nothing is left but what followers do too, so
+webhooks are answered as at a clean stop, and its bound holds. What is on the event loop can't see
+to that when the loop itself is blocked, so a thread does.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 LOST_SECONDS = 0.7
-"""How long a process that has lost its Lease may take to end by itself."""
+"""How long the work that needed a Lease may take to end once that is lost."""
 
 EXIT_SECONDS = 2.0
 """How long a process whose work is over may take to end by itself."""
@@ -58,6 +61,10 @@ class Runner(Protocol):
 
     def has_lost_lease(self) -> bool:
         """Whether it may not write any more."""
+        ...
+
+    def is_at_work(self) -> bool:
+        """Whether something that needs the Lease has not ended."""
         ...
 
 
@@ -128,11 +135,14 @@ async def _serve(program: Runner, start: Callable[[], Awaitable[None]], *, debug
 
 
 def _end_with_lease(program: Runner, ended: threading.Event) -> None:
-    """End the process if it outlives its Lease, even while its event loop is blocked."""
-    while not ended.wait(_WATCH_SECONDS):
-        if program.has_lost_lease():
-            _end_soon(1, LOST_SECONDS)
+    """End the process if its work outlives its Lease, even while its event loop is blocked."""
+    while not program.has_lost_lease():
+        if ended.wait(_WATCH_SECONDS):
             return
+    _end_soon(1, program.stop_seconds + AFTER_DRAIN_SECONDS)
+    time.sleep(LOST_SECONDS)
+    if program.is_at_work():
+        _end_soon(1, 0.0)
 
 
 def _end_soon(code: int, seconds: float) -> None:

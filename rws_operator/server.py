@@ -75,6 +75,7 @@ class Server:
             logger=_http_log,
             keepalive_timeout=_KEEP_ALIVE_SECONDS,
             shutdown_timeout=_CLOSE_SECONDS,
+            auto_decompress=False,  # a few bytes may unpack to gigabytes, on the loop
         )
         await runner.setup()
         assert runner.server is not None

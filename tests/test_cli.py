@@ -61,6 +61,10 @@ class Program:
         """There is no Lease."""
         return False
 
+    def is_at_work(self) -> bool:
+        """Nothing is done."""
+        return False
+
 
 def test_a_bare_call_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     """Somebody who types the program's name learns what it can do."""
@@ -233,7 +237,7 @@ class Program:
     name = "app"
     default_image = "app:latest"
     stop_seconds = 30.0
-    lost = False
+    lost, works = False, True
     def __init__(self):
         self.stopped = asyncio.Event()
     def check_complete(self):
@@ -244,6 +248,8 @@ class Program:
         self.stopped.set()
     def has_lost_lease(self):
         return self.lost
+    def is_at_work(self):
+        return self.works
     def finalizers(self):
         return {{}}
     async def run(self, *, http_port, webhook_port, tls_files, kubeconfig):
@@ -352,6 +358,31 @@ def test_a_lost_lease_ends_the_process_whatever_hangs(hang: str) -> None:
     code, _, took = process.end()
     assert code == 1
     assert took < LOST_SECONDS + 0.8
+
+
+def test_a_lost_lease_leaves_time_for_all_that_needs_none() -> None:
+    """The work has ended; webhooks are answered for a while, as a follower does, and then it ends.
+
+    That takes no longer than a clean stop may, whatever hangs.
+    """
+    process = Process("""
+        self.lost = True
+        await asyncio.sleep(0.3)
+        self.works = False
+        await asyncio.sleep(1.2)
+        raise LeadershipLost("lost it")
+    """)
+    code, errors, took = process.end()
+    assert (code, errors.strip()) == (1, "error: lost it")
+    assert took > 1.4
+    process = Process("""
+        self.stop_seconds = 1.2 - AFTER_DRAIN_SECONDS
+        self.lost, self.works = True, False
+        time.sleep(60)
+    """)
+    code, _, took = process.end()
+    assert code == 1
+    assert 1 < took < 4
 
 
 def test_a_log_that_nobody_reads_does_not_keep_the_process_alive() -> None:

@@ -452,6 +452,7 @@ async def test_the_lease_is_not_released_over_a_thread_that_hangs(
             await eventually(15, started.is_set)
         assert await holder(cluster, namespace.name, "hanging") == identity()
         assert operator.has_lost_lease()
+        assert operator.is_at_work()
     finally:
         let_go.set()
 
@@ -519,5 +520,6 @@ async def test_a_lost_lease_ends_all_at_once(
             await task
     assert refused.is_set()
     assert operator.has_lost_lease()
+    assert not operator.is_at_work()
     assert await holder(cluster, namespace.name, "robbed") == "thief"
     assert (await cluster.client.get(Gadget, "one", namespace.name)).status.size is None

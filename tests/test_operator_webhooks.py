@@ -28,7 +28,7 @@ from rws_operator import (
     WebhookCertificate,
     kinds,
 )
-from rws_operator.errors import ApiError, ConfigurationError, Forbidden, ServerError
+from rws_operator.errors import ApiError, ConfigurationError, Forbidden, LeadershipLost, ServerError
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.forwarder import Forwarder
 from rws_operator.webhook.serving import WebhookServer
@@ -434,6 +434,40 @@ async def test_a_stop_lets_no_call_fall(boxes: Boxes) -> None:
         assert (await slow)["metadata"]["name"] == "slow"
         await task
         assert time.monotonic() - stopped < LAG_SECONDS + 3
+
+
+async def test_a_lost_lease_lets_no_call_fall(boxes: Boxes) -> None:
+    """What needs the Lease ends at once; webhooks need none, so they take leave as at a stop."""
+    boxes.validate()
+    boxes.control()
+    boxes.operator.leader_election(namespace=boxes.namespace)
+    lease = LEASES.format(namespace=boxes.namespace, name=boxes.operator.name)
+    async with boxes.installed():
+        with contextlib.suppress(LeadershipLost):  # the run, and so the fixture, ends by it
+            async with boxes.served() as task:
+                await eventually(20, boxes.answers)
+                assert not boxes.operator.has_lost_lease()
+                boxes.release.clear()
+                slow = asyncio.create_task(boxes.create("slow", size=7))
+                await eventually(5, lambda: "slow" in boxes.calls)
+                await boxes.client.request(
+                    "PATCH",
+                    lease,
+                    body={"spec": {"holderIdentity": "thief"}},
+                    content_type="application/merge-patch+json",
+                )
+                await eventually(15, boxes.operator.has_lost_lease, 0.02)
+                await eventually(0.5, lambda: not boxes.operator.is_at_work(), 0.02)
+                assert not await is_ready(boxes.operator)
+                await asyncio.sleep(LAG_SECONDS - 0.7)
+                await _call_at(boxes.operator.webhook_port)
+                await asyncio.sleep(2)
+                assert not slow.done()
+                assert not task.done()
+                boxes.release.set()
+                assert (await slow)["metadata"]["name"] == "slow"
+                with pytest.raises(LeadershipLost, match="thief"):
+                    await task
 
 
 async def _call_at(port: int | None) -> None:

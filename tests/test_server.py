@@ -211,6 +211,18 @@ async def test_a_client_in_use_keeps_its_connection(server: Server) -> None:
     writer.close()
 
 
+async def test_a_packed_body_is_never_unpacked(server: Server) -> None:
+    """A few bytes can stand for gigabytes: whether it could be unpacked is not even looked at."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    head = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+    writer.write(head + b"Content-Encoding: gzip\r\nContent-Length: 7\r\n\r\nno gzip")
+    for _ in range(2):
+        async with asyncio.timeout(1):
+            await reader.readuntil(b"ok\n")
+        writer.write(head + b"\r\n")
+    writer.close()
+
+
 async def test_a_stopped_server_is_gone(health: Health) -> None:
     """The port is free at once, open connections are closed, a second stop is harmless."""
     server = Server(Listener("127.0.0.1", 0), health)

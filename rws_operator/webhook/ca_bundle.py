@@ -95,9 +95,10 @@ class BundleEntry:
         from rws_operator.webhook.inspection import authorities  # takes a while to import
 
         try:
-            text = base64.b64decode(self.client_config.get("caBundle") or "").decode()
+            encoded = self.client_config.get("caBundle") or ""
+            text = base64.b64decode(encoded).decode(errors="replace")  # comments may be in any
             return authorities(text) if text.strip() else ()
-        except (binascii.Error, UnicodeDecodeError, ConfigurationError):
+        except (binascii.Error, ConfigurationError):
             return ()
 
 

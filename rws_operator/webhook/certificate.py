@@ -236,15 +236,16 @@ def secret_text(secret: Mapping[str, Any], key: str) -> str:
     """The text under a key of a Secret's data.
 
     Raises:
-        ConfigurationError: It is missing, empty or no text.
+        ConfigurationError: It is missing, empty or no base64.
     """
     encoded = (secret.get("data") or {}).get(key)
     if not encoded:
         raise ConfigurationError(f"{key} is missing", remedy=f"give {key} in PEM form")
     try:
-        return base64.b64decode(encoded, validate=True).decode()
-    except (TypeError, binascii.Error, UnicodeDecodeError):
-        raise ConfigurationError(f"{key} is no text", remedy=f"give {key} in PEM form") from None
+        # A comment in it may be in any language and encoding.
+        return base64.b64decode(encoded, validate=True).decode(errors="replace")
+    except (TypeError, binascii.Error):
+        raise ConfigurationError(f"{key} is no base64", remedy=f"give {key} in PEM form") from None
 
 
 def _write_whole(path: Path, text: str, mode: int) -> None:

@@ -8,6 +8,7 @@ Secret is ours: without it, or with cert-manager's own, it is another's and only
 from __future__ import annotations
 
 import base64
+import datetime
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import ConfigurationError
@@ -49,6 +50,28 @@ def read_secret(secret: Mapping[str, Any] | None, dialled: Iterable[str]) -> Sec
     return SecretSeen(version, is_ours, content)
 
 
+def aging(seen: SecretSeen, wall: float) -> str:
+    """What there is to say of a certificate of another's that nobody seems to renew; "" if nothing.
+
+    cert-manager renews at two thirds of a life; later than that nobody may know that it must, e.g.
+    because the annotation was lost by which a Secret is ours.
+
+    Args:
+        seen: The Secret.
+        wall: Seconds since the epoch.
+    """
+    if seen.is_ours or seen.content is None:
+        return ""
+    pair = seen.content.pair
+    if wall < pair.not_after - (pair.not_after - pair.not_before) / 4:
+        return ""
+    expiry = datetime.datetime.fromtimestamp(pair.not_after, datetime.UTC)
+    return (
+        f"the certificate expires at {expiry:%Y-%m-%dT%H:%M:%SZ} and is another's to renew; if"
+        f" nobody does, annotate the Secret with {STAGE_ANNOTATION}={Stage.SERVING}, or delete it"
+    )
+
+
 def new_pair(certificate: WebhookCertificate) -> Pair:
     """Check a certificate and read what the rotation needs to know of it.
 
@@ -57,7 +80,7 @@ def new_pair(certificate: WebhookCertificate) -> Pair:
     """
     found = inspect(certificate.cert_pem, certificate.key_pem, certificate.ca_pem)
     certificate = WebhookCertificate(found.authority, certificate.cert_pem, certificate.key_pem)
-    return Pair(certificate, found.not_after, found.names)
+    return Pair(certificate, found.not_before, found.not_after, found.names)
 
 
 def secret_to_create(content: Content, namespace: str, name: str) -> dict[str, Any]:

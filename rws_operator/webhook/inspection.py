@@ -1,23 +1,22 @@
 """Reads PEM certificates: which authority signed one, for what names, and until when.
 
-Invariant: no error of this module shows any part of a key, whatever was given in its place.
+Invariants: whatever it is given, it raises nothing but ConfigurationError (the parsers raise what
+they like at an odd certificate), and that shows no part of a key.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
 from rws_operator.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm)
+    from collections.abc import Iterable, Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ class Inspected:
 
     Args:
         authority: The one of the given authorities that signed it, PEM; "" if none was given.
-        not_before: When it begins to be valid: seconds since the epoch.
+        not_before: When it, and what it was signed by, begins to be valid: seconds since the epoch.
         not_after: When it, or what it was signed by, expires: seconds since the epoch.
         names: Its DNS names and IP addresses.
     """
@@ -56,10 +55,13 @@ def inspect(cert_pem: str, key_pem: str, ca_pem: str | None) -> Inspected:
         )
     signer = _signer(chain, _certificates(ca_pem, "the CA")) if ca_pem is not None else None
     checked = [*chain, signer] if signer is not None else chain
+    with _reading("the certificate's dates can't be read", "have it issued anew"):
+        not_before = max(each.not_valid_before_utc.timestamp() for each in checked)
+        not_after = min(each.not_valid_after_utc.timestamp() for each in checked)
     return Inspected(
         authority=_pem(signer) if signer is not None else "",
-        not_before=chain[0].not_valid_before_utc.timestamp(),
-        not_after=min(each.not_valid_after_utc.timestamp() for each in checked),
+        not_before=not_before,
+        not_after=not_after,
         names=_names(chain[0]),
     )
 
@@ -79,31 +81,28 @@ def covers(names: Iterable[str], wanted: str) -> bool:
     return any(name.lower() in (wanted.lower(), wildcard.lower()) for name in names)
 
 
-def _certificates(pem: str, what: str) -> list[x509.Certificate]:
+@contextmanager
+def _reading(fault: str, remedy: str) -> Iterator[None]:
+    """Tell any error of the block in our words."""
     try:
+        yield
+    except Exception:
+        raise ConfigurationError(fault, remedy=remedy) from None
+
+
+def _certificates(pem: str, what: str) -> list[x509.Certificate]:
+    with _reading(f"{what} is no PEM certificate", "give text that begins with BEGIN CERTIFICATE"):
         return x509.load_pem_x509_certificates(pem.encode())
-    except _UNREADABLE:
-        raise ConfigurationError(
-            f"{what} is no PEM certificate", remedy="give text that begins with BEGIN CERTIFICATE"
-        ) from None
 
 
 def _key_of(certificate: x509.Certificate) -> object:
-    try:
+    with _reading("the certificate's key is of no kind that can be served", "give RSA or ECDSA"):
         return certificate.public_key()
-    except _UNREADABLE:
-        raise ConfigurationError(
-            "the certificate's key is of no kind that can be served", remedy="give RSA or ECDSA"
-        ) from None
 
 
 def _public_key(key_pem: str) -> object:
-    try:
+    with _reading("the key is no PEM private key", "give it in PEM form, not encrypted"):
         return serialization.load_pem_private_key(key_pem.encode(), password=None).public_key()
-    except _UNREADABLE:
-        raise ConfigurationError(
-            "the key is no PEM private key", remedy="give it in PEM form, not encrypted"
-        ) from None
 
 
 def _signer(chain: list[x509.Certificate], cas: list[x509.Certificate]) -> x509.Certificate:
@@ -123,7 +122,7 @@ def _signer(chain: list[x509.Certificate], cas: list[x509.Certificate]) -> x509.
 def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(issuer)
-    except (*_UNREADABLE, InvalidSignature):
+    except Exception:  # of a kind that can't be verified, too
         return False
     return True
 
@@ -131,10 +130,10 @@ def _is_signed_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bo
 def _names(certificate: x509.Certificate) -> frozenset[str]:
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, ValueError):
+        addresses = map(str, found.get_values_for_type(x509.IPAddress))
+        return frozenset([*found.get_values_for_type(x509.DNSName), *addresses])
+    except Exception:  # it has none, or some that can't be read
         return frozenset()
-    addresses = map(str, found.get_values_for_type(x509.IPAddress))
-    return frozenset([*found.get_values_for_type(x509.DNSName), *addresses])
 
 
 def _pem(certificate: x509.Certificate) -> str:

@@ -23,7 +23,7 @@ from rws_operator.webhook.certificate import LONGEST_SECONDS, normal_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_NOT_BEFORE_SECONDS = 3600.0  # the API server's clock may be behind ours
+_NOT_BEFORE_SECONDS = 24 * 3600.0  # the API server's clock, or a replica's, may be behind ours
 _NAME_LENGTH = 64  # of a common name, by RFC 5280; the names that count are the SANs
 
 

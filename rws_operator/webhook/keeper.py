@@ -24,6 +24,7 @@ from rws_operator.watch.selection import Selection
 from rws_operator.webhook.bundles import Bundles, read
 from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.certificate_secret import (
+    aging,
     new_pair,
     read_secret,
     secret_patch,
@@ -133,10 +134,8 @@ class Keeper:
         it was seen: who takes a CA out of a caBundle must not take the endpoints away too.
         """
         why = f": {self._troubles.problem}" if self._troubles.problem else ""
-        if self._serving.certificate is None:
-            return f"no certificate is served yet{why}"
-        if self._wall_clock() >= self._serving.expires_at:
-            return f"the certificate has expired{why}"
+        if (fault := self._serving.fault(self._wall_clock())) is not None:
+            return f"{fault}{why}"
         if not self._was_trusted:
             names = ", ".join(self._untrusting()) or "(unknown)"
             return f"the certificate is not trusted yet by any caBundle of {names}{why}"
@@ -163,11 +162,14 @@ class Keeper:
         now = asyncio.get_running_loop().time()
         self._rotation.saw(secret, self._bundles.held if self._bundles.is_known else None, now)
         decision = self._rotation.decide(now, self._wall_clock())
-        has_acted = await self._act(decision, now)
+        fault = self._fault_of(secret, decision)
+        has_acted = await self._act(decision, now, fault)
         wait = await self._bundles.write(decision, now) if may_patch else _LOOK_SECONDS
         self._note_trust()
-        if fault := self._fault_of(secret, decision):
+        if fault and decision.write is None:
             self._troubles.add(f"Secret {self._namespace}/{self._secret}: {fault}")
+        if secret is not None and (hint := aging(secret, self._wall_clock())):
+            self._troubles.hint(f"Secret {self._namespace}/{self._secret}: {hint}")
         return 0.0 if has_acted else min(decision.wake_at - now, wait, _LOOK_SECONDS)
 
     async def _look(self) -> SecretSeen | None:
@@ -180,8 +182,8 @@ class Keeper:
         dialled = (f"{service[0]}.{service[1]}.svc",) if service else ()
         return read_secret(wire or None, dialled)
 
-    async def _act(self, decision: Decision, now: float) -> bool:
-        """Serve and write what was decided."""
+    async def _act(self, decision: Decision, now: float, fault: str) -> bool:
+        """Serve and write what was decided; the fault of what is there is why."""
         has_acted = False
         if decision.serve is not None:
             with self._troubles.noting(f"serve secrets/{self._secret}"):
@@ -192,11 +194,11 @@ class Keeper:
         if decision.write is not None:
             verb = "create" if decision.write.version is None else "patch"
             with self._troubles.noting(f"{verb} secrets/{self._secret}"):
-                await self._write(decision.write)
+                await self._write(decision.write, fault)
                 has_acted = True
         return has_acted
 
-    async def _write(self, write: Write) -> None:
+    async def _write(self, write: Write, fault: str) -> None:
         if write.version is None:
             body = secret_to_create(write.content, self._namespace, self._secret)
             await self._client.create(body, field_manager=self._manager)
@@ -208,7 +210,8 @@ class Keeper:
                 patch=secret_patch(write.content, write.version),
                 field_manager=self._manager,
             )
-        extra = {"secret": self._secret, "stage": str(write.content.stage)}
+        why = {"because": fault} if fault else {}
+        extra = {"secret": self._secret, "stage": str(write.content.stage), **why}
         log.info("wrote the certificate's Secret", extra=extra)
 
     def _issue(self) -> Pair:
@@ -235,7 +238,7 @@ class Keeper:
 
     def _fault_of(self, secret: SecretSeen | None, decision: Decision) -> str:
         if secret is None or secret.version is not None:
-            return secret.fault if secret is not None else ""
+            return (secret.fault if secret is not None else "") or decision.fault
         is_waited_for = decision.write is None and self._serving.certificate is not None
         return "gone; whoever made it is waited for, or restart to have one made" * is_waited_for
 

@@ -73,11 +73,8 @@ class MountedCertificate:
     def check(self) -> str | None:
         """Why webhooks can't be served now; None while a valid certificate is served."""
         why = f": {self._troubles.problem}" if self._troubles.problem else ""
-        if self._serving.certificate is None:
-            return f"no certificate is served yet{why}"
-        if self._wall_clock() >= self._serving.expires_at:
-            return f"the certificate has expired{why}"
-        return None
+        fault = self._serving.fault(self._wall_clock())
+        return f"{fault}{why}" if fault is not None else None
 
     def notes(self) -> list[str]:
         """Why the files can't be used now; what was served before still is."""
@@ -94,7 +91,13 @@ class MountedCertificate:
         self._troubles.end_round()
 
     def _check_time(self, found: WebhookCertificate) -> None:
-        if inspect(found.cert_pem, found.key_pem, None).not_after <= self._wall_clock():
+        inspected = inspect(found.cert_pem, found.key_pem, None)
+        wall = self._wall_clock()
+        if wall < inspected.not_before:
+            raise ConfigurationError(
+                "the certificate is not valid yet", remedy="check the clocks, here and there"
+            )
+        if wall >= inspected.not_after:
             raise ConfigurationError(
                 "the certificate has expired", remedy="have it renewed by whoever issued it"
             )
@@ -103,11 +106,16 @@ class MountedCertificate:
         try:
             return WebhookCertificate(
                 ca_pem="",
-                cert_pem=self._cert_file.read_text("ascii"),
-                key_pem=self._key_file.read_text("ascii"),
+                cert_pem=_text(self._cert_file),
+                key_pem=_text(self._key_file),
             )
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise ConfigurationError(
-                f"can't be read ({getattr(error, 'strerror', None) or 'no PEM'})",
+                f"can't be read ({error.strerror})",
                 remedy="check the mount, and that this user may read it",
             ) from None
+
+
+def _text(path: Path) -> str:
+    """A file's text; a comment in it may be in any language and encoding."""
+    return path.read_text("utf-8", errors="replace")

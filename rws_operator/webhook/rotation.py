@@ -19,9 +19,12 @@ steady clock of this replica's own; the wall clock only tells when certificates 
 3. Have each caBundle trust the Secret's CAs and that of the served certificate, at once. Any
    other CA goes when it was superfluous, with all that is needed in place, for three stages: by
    then every replica has followed rule 2, even one that saw a disturbance the others missed.
+   What is not valid yet, or ours and not for all our names, is not served.
 4. A Secret that is missing, or ours and unusable or expired: write back what it last held. A
    replica that never saw it makes a new one, after a moment for the others if some caBundle
-   trusts somebody already. What is made is served only once it is seen in the Secret.
+   trusts somebody already. What is made is served only once it is seen in the Secret. The same
+   goes for one of ours that rule 2 refuses: at once where nothing valid is served; after a stage
+   where something is, for then this replica may be the one that is behind, e.g. in its names.
 5. A Secret that is not ours is never written; rules 2 and 3 hold for it as well. Once it is
    gone, its maker is waited for as long as what is served is valid.
 
@@ -74,11 +77,13 @@ class Pair:
 
     Args:
         certificate: Its `ca_pem` is the one CA that signed it.
-        not_after: When it expires, seconds since the epoch.
+        not_before: When it begins to be valid, seconds since the epoch.
+        not_after: When it expires.
         names: What it is valid for.
     """
 
     certificate: WebhookCertificate
+    not_before: float
     not_after: float
     names: frozenset[str]
 
@@ -86,6 +91,10 @@ class Pair:
     def authority(self) -> str:
         """The CA that signed it, PEM."""
         return self.certificate.ca_pem
+
+    def is_valid(self, wall: float) -> bool:
+        """Whether a time, in seconds since the epoch, lies in its life."""
+        return self.not_before <= wall < self.not_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +148,7 @@ class Decision:
         write: Write this to the Secret, then look again.
         trust: CAs that each caBundle must hold, PEM.
         distrust: CAs that each caBundle must not hold any more.
+        fault: Why what the Secret holds, although whole, is of no use here; "" if it is.
         wake_at: When to decide again, if nothing happens before; in the steady clock's seconds.
     """
 
@@ -146,6 +156,7 @@ class Decision:
     write: Write | None
     trust: tuple[str, ...]
     distrust: frozenset[str]
+    fault: str
     wake_at: float
 
 
@@ -235,6 +246,7 @@ class Rotation:
             write=self._to_write(now, wall),
             trust=tuple(self._needed()),
             distrust=self._to_distrust(now),
+            fault=self._fault(wall),
             wake_at=self._wake_at,
         )
 
@@ -242,11 +254,15 @@ class Rotation:
         if self._content is None or self._content.pair == self.serving:
             return None
         pair = self._content.pair
-        if wall >= pair.not_after:
+        is_begun = self._is_past(pair.not_before - wall + now, now)
+        if not is_begun or self._fault(wall):
             return None
         if self.serving is None or pair.authority == self.serving.authority:
             return pair
-        if self._is_past(self.serving.not_after - wall + now, now):
+        if (
+            self._is_past(self.serving.not_after - wall + now, now)
+            or wall < self.serving.not_before
+        ):
             return pair
         since = self._trusted_since.get(pair.authority)
         if since is not None and self._is_past(since + self.stage_seconds, now):
@@ -261,6 +277,11 @@ class Rotation:
         if content is None or self._is_past(content.pair.not_after - wall + now, now):
             restored = self._to_restore(now, wall)
             return Write(restored, secret.version) if restored is not None else None
+        if self._fault(wall):
+            is_served = self.serving is not None and self.serving.is_valid(wall)
+            patience = self.stage_seconds if is_served else 0.0
+            is_time = self._is_past(self._unchanged_since + patience, now)
+            return Write(self._new_content(), secret.version) if is_time else None
         following = self._following(content, now, wall)
         return Write(following, secret.version) if following is not None else None
 
@@ -273,8 +294,22 @@ class Rotation:
         for_holders = _HOLDERS_SECONDS if last is None and others_may_hold_it else 0.0
         if not self._is_past(self._unchanged_since + for_holders, now):
             return None
+        return self._new_content()
+
+    def _new_content(self) -> Content:
         pair = self.issue()
         return Content(Stage.SERVING, pair, (pair.authority,))
+
+    def _fault(self, wall: float) -> str:
+        """Why what the Secret holds is of no use here although it is whole."""
+        if self._secret is None or self._content is None:
+            return ""
+        pair = self._content.pair
+        if self._secret.is_ours and (missing := self.names - pair.names):
+            return f"the certificate is not for {', '.join(sorted(missing))}"
+        if wall < pair.not_before:
+            return "the certificate is not valid yet, by this machine's clock"
+        return "the certificate has expired" if wall >= pair.not_after else ""
 
     def _following(self, content: Content, now: float, wall: float) -> Content | None:
         """The next stage, once it is time for it."""
@@ -289,14 +324,11 @@ class Rotation:
         if content.stage is Stage.RETIRING:
             is_served = self.serving == pair
             return Content(Stage.SERVING, pair, (pair.authority,)) if is_served else None
-        if not self._is_due(pair, now, wall):
+        renew_at = pair.not_after - self.lifetime_seconds / 3
+        if not self._is_past(renew_at - wall + now, now):
             return None
         new = self.issue()
         return Content(Stage.TRUSTING, pair, (pair.authority, new.authority), new)
-
-    def _is_due(self, pair: Pair, now: float, wall: float) -> bool:
-        renew_at = pair.not_after - self.lifetime_seconds / 3
-        return not self.names <= pair.names or self._is_past(renew_at - wall + now, now)
 
     def _to_distrust(self, now: float) -> frozenset[str]:
         return frozenset(

@@ -81,6 +81,7 @@ class WebhookServer:
                 access_log=None,
                 logger=_http_log,
                 keepalive_timeout=_KEEP_ALIVE_SECONDS,
+                auto_decompress=False,  # a few bytes may unpack to gigabytes, on the loop
             )
 
         await self._listener.open(connection)

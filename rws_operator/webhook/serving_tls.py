@@ -28,12 +28,13 @@ class ServingTls:
 
     Attributes:
         context: Give it to the listener, once. A handshake fails while no certificate is served.
-        expires_at: When what is served expires, seconds since the epoch; 0 while nothing is.
+        begins_at: When what is served begins to be valid, seconds since the epoch.
+        expires_at: When it expires; 0 while nothing is served.
     """
 
     def __init__(self) -> None:
         self.context = _new_context()
-        self.expires_at = 0.0
+        self.begins_at = self.expires_at = 0.0
         self._certificate: WebhookCertificate | None = None
         self._current: ssl.SSLContext | None = None
         self.context.sni_callback = self._choose
@@ -52,8 +53,16 @@ class ServingTls:
         inspected = inspect(certificate.cert_pem, certificate.key_pem, certificate.ca_pem or None)
         self._current = _context_of(certificate)
         self._certificate = certificate
-        self.expires_at = inspected.not_after
+        self.begins_at, self.expires_at = inspected.not_before, inspected.not_after
         metrics.webhook_certificate_expiry.set(self.expires_at)
+
+    def fault(self, wall: float) -> str | None:
+        """Why a client whose clock says so, in seconds since the epoch, gets no valid one."""
+        if self._certificate is None:
+            return "no certificate is served yet"
+        if wall < self.begins_at:
+            return "the certificate is not valid yet, by this machine's clock"
+        return "the certificate has expired" if wall >= self.expires_at else None
 
     def _choose(
         self, connection: ssl.SSLObject, _name: str | None, _: ssl.SSLContext

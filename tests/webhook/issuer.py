@@ -1,7 +1,8 @@
-"""A CA that issues more than once, as cert-manager's does."""
+"""A CA that issues more than once, as cert-manager's does, and certificates that few can read."""
 
 from __future__ import annotations
 
+import base64
 import datetime
 
 from cryptography import x509
@@ -57,6 +58,26 @@ class Issuer:
             .not_valid_before(now - _HOUR)
             .not_valid_after(now + _HOUR)
         )
+
+
+def odd_certificates(good: WebhookCertificate) -> dict[str, str]:
+    """Certificates that stump a parser, each with its own kind of error, made of a good one."""
+    der = x509.load_pem_x509_certificate(good.cert_pem.encode()).public_bytes(
+        serialization.Encoding.DER
+    )
+    name = der.index(b"\x82", der.index(b"\x06\x03\x55\x1d\x11"))  # the first of its SANs
+    changed = {
+        "version 4": der.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x03", 1),
+        "curve": der.replace(
+            b"\x2a\x86\x48\xce\x3d\x03\x01\x07", b"\x2a\x86\x48\xce\x3d\x03\x01\x7f"
+        ),
+        "kind of name": der[:name] + b"\xa3" + der[name + 1 :],
+        "extension twice": der.replace(b"\x06\x03\x55\x1d\x0f", b"\x06\x03\x55\x1d\x13", 1),
+        "date": der.replace(b"\x17\x0d2", b"\x17\x0dx", 1),
+    }
+    head, tail = "-----BEGIN CERTIFICATE-----\n", "-----END CERTIFICATE-----\n"
+    assert all(each != der for each in changed.values())
+    return {what: head + base64.encodebytes(each).decode() + tail for what, each in changed.items()}
 
 
 def _pem(certificate: x509.Certificate) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import datetime
 import os
 import ssl
@@ -21,6 +22,7 @@ from cryptography.x509.oid import NameOID
 from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
 from rws_operator.webhook import serving_tls
+from rws_operator.webhook.ca_bundle import BundleEntry
 from rws_operator.webhook.certificate import (
     YEAR_SECONDS,
     WebhookCertificate,
@@ -31,6 +33,7 @@ from rws_operator.webhook.certificate_secret import new_pair, read_secret
 from rws_operator.webhook.inspection import authorities, covers, inspect
 from rws_operator.webhook.issue import issue
 from rws_operator.webhook.serving_tls import ServingTls
+from tests.webhook.issuer import odd_certificates
 from tests.webhook.keeper_kit import CRD, MUTATING, SECRET, VALIDATING, Site, handshake, shows_key
 
 
@@ -81,13 +84,13 @@ class TestGenerate:
             handshake_in_memory(each, new.ca_pem + old.ca_pem, "hook.ns.svc")
 
     def test_long_names_and_lifetimes(self):
-        """A name beyond the subject's 64 characters; notBefore an hour back, as clocks differ."""
+        """A name beyond the subject's 64 characters; notBefore a day back, as clocks differ."""
         certificate = WebhookCertificate.generate("h" * 63, "n" * 63, lifetime_seconds=60)
         handshake_in_memory(certificate, certificate.ca_pem, f"{'h' * 63}.{'n' * 63}.svc")
         for pem in (certificate.cert_pem, certificate.ca_pem):
             read = x509.load_pem_x509_certificate(pem.encode())
             lifetime = read.not_valid_after_utc - read.not_valid_before_utc
-            assert lifetime.total_seconds() == 3660
+            assert lifetime.total_seconds() == 60 + 86400
 
     def test_refuses_what_cannot_be_a_name(self):
         """Each with a remedy."""
@@ -95,7 +98,7 @@ class TestGenerate:
             WebhookCertificate.generate_for("me", [])
         with pytest.raises(ConfigurationError, match=r"give DNS names"):
             WebhookCertificate.generate_for("me", ["bücher.example"])
-        for seconds in (-7200, 1e12):
+        for seconds in (-2 * 86400, 1e12):
             with pytest.raises(ConfigurationError, match="lifetime_seconds"):
                 WebhookCertificate.generate("hook", "ns", lifetime_seconds=seconds)
         with pytest.raises(ConfigurationError, match="service"):
@@ -132,8 +135,8 @@ class TestSecretForm:
         cases: list[tuple[dict[str, Any], str]] = [
             ({}, "tls.key is missing"),
             ({"tls.key": ""}, "tls.key is missing"),
-            ({"tls.key": whole["tls.key"][:-3]}, "tls.key is no text"),
-            ({"tls.key": "/w=="}, "tls.key is no text"),
+            ({"tls.key": whole["tls.key"][:-3]}, "tls.key is no base64"),
+            ({"tls.key": "/w=="}, "the key is no PEM"),
             ({"tls.key": truncated}, "the key is no PEM"),
             ({"tls.key": theirs["tls.key"]}, "don't belong together"),
             ({"tls.key": whole["tls.crt"]}, "the key is no PEM"),
@@ -198,6 +201,35 @@ class TestInspection:
         """Each CA once, in order, comments left out."""
         ca = WebhookCertificate.generate("hook", "ns").ca_pem
         assert authorities(f"# comment\n{ca}\n{ca}") == (ca,)
+
+    def test_what_stumps_a_parser_is_told_as_anything_unusable(self):
+        """Each parser has errors of its own, and none may end who looks after a certificate."""
+        good = WebhookCertificate.generate_for("hook", ["hook.ns.svc"])
+        for what, odd in odd_certificates(good).items():
+            with pytest.raises(ConfigurationError):
+                inspect(odd, good.key_pem, good.ca_pem)
+            with contextlib.suppress(ConfigurationError):
+                assert not inspect(odd, good.key_pem, None).names, what
+            with contextlib.suppress(ConfigurationError):
+                assert len(authorities(odd)) == 1, what
+            secret = WebhookCertificate(odd, odd, good.key_pem).to_secret("tls", "ns")
+            secret["metadata"]["resourceVersion"] = "1"
+            del secret["metadata"]["annotations"]
+            assert read_secret(secret, ["hook.ns.svc"]).fault, what
+
+    @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+    def test_a_comment_may_be_in_any_encoding(self, encoding):
+        """Tools write a friendly name above a certificate."""
+        certificate = WebhookCertificate.generate("hook", "ns")
+        secret = certificate.to_secret("tls", "ns")
+        for key, pem in (("tls.crt", certificate.cert_pem), ("ca.crt", certificate.ca_pem)):
+            commented = f"friendlyName: Zürich\n{pem}".encode(encoding)
+            secret["data"][key] = base64.b64encode(commented).decode()
+        found = WebhookCertificate.from_secret(secret)
+        assert authorities(found.ca_pem) == authorities(certificate.ca_pem)
+        ServingTls().use(found)
+        config = {"caBundle": secret["data"]["ca.crt"]}
+        assert BundleEntry("", config, ("", "")).holds == authorities(certificate.ca_pem)
 
     def test_wildcards(self):
         """One label, as TLS clients have it."""

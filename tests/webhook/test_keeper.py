@@ -18,10 +18,10 @@ import pytest_asyncio
 from rws_operator.errors import Conflict
 from rws_operator.resources import kinds
 from rws_operator.testing.eventually import eventually
-from rws_operator.webhook.certificate import WebhookCertificate
+from rws_operator.webhook.certificate import STAGE_ANNOTATION, YEAR_SECONDS, WebhookCertificate
 from rws_operator.webhook.certificate_secret import read_secret, secret_patch
 from tests.webhook.account import Account
-from tests.webhook.issuer import Issuer
+from tests.webhook.issuer import Issuer, odd_certificates
 from tests.webhook.keeper_kit import (
     CRD,
     MUTATING,
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 SOON = 4.0  # two seconds until a caBundle is put back, and two for a busy machine
 BUSY = 20.0  # the machine may be
+ODD = odd_certificates(WebhookCertificate.generate_for("hook", ["hook.ns.svc"]))
 
 
 @pytest_asyncio.fixture
@@ -232,15 +233,21 @@ class TestRenewal:
             assert replicas[0].ca != old
             await wait_trusted(site, replicas[0].ca)
 
-    async def test_other_names_bring_a_new_certificate(self, site):
-        """Where the program is called by another name from now on."""
+    async def test_other_names_bring_a_new_certificate(self, site, caplog):
+        """At once, where the program is called by another name from now on; the log says why."""
         await site.client.create(
             WebhookCertificate.generate("other", site.namespace).to_secret(SECRET, site.namespace)
         )
-        async with running(a_keeper(site, stage=0.5)) as [replica]:
-            old = replica.ca
-            await eventually(BUSY, lambda: replica.ca != old)
-            await wait_trusted(site, replica.ca)
+        before = (await site.secret())["data"]
+        caplog.set_level(logging.INFO)
+        async with running(a_keeper(site, stage=60)) as [replica]:
+            assert (await site.secret())["data"] != before
+            await wait_trusted_by(site, replica.ca)
+            await eventually(BUSY, lambda: replica.keeper.check() is None)
+        [why] = [
+            getattr(each, "because", "") for each in caplog.records if "wrote the cert" in each.msg
+        ]
+        assert f"not for {SERVICE}, " in why
 
     @pytest.mark.parametrize("seconds", [-600.0, 600.0])
     async def test_a_clock_that_is_off(self, site, seconds):
@@ -310,10 +317,12 @@ class TestSecret:
             {"tls_crt": "no PEM"},
             {"ca_crt": ""},
             {"ca_crt": WebhookCertificate.generate("hook", "ns").ca_pem},
+            {"tls_crt": ODD["version 4"]},
+            {"tls_crt": ODD["curve"]},
         ],
     )
     async def test_damaged_it_is_written_back(self, site, data):
-        """Half a key, a stranger's key, no PEM, no CA, a stranger's CA."""
+        """Half a key, a stranger's key, no PEM, no CA, a stranger's CA, what stumps a parser."""
         async with running(a_keeper(site)) as [replica]:
             await eventually(BUSY, lambda: replica.keeper.check() is None)
             before = (await site.secret())["data"]
@@ -411,6 +420,33 @@ class TestSecret:
             assert await site.secret() == written
             assert not shows_key(told(replica), theirs)
 
+    async def test_of_another_and_old_it_is_told(self, site):
+        """Nobody may know that it is theirs to renew: somebody lost our annotation, say."""
+        clock = Clock()
+        await site.foreign_secret(WebhookCertificate.generate(SERVICE, site.namespace))
+        async with running(a_keeper(site, wall_clock=clock)) as [replica]:
+            await eventually(BUSY, lambda: replica.keeper.check() is None)
+            assert not told(replica)
+            clock.offset = 0.8 * YEAR_SECONDS
+            await site.set_bundle(VALIDATING, None)  # wakes it
+            await eventually(BUSY, lambda: has(told(replica), "expires at", "another's to renew"))
+            assert replica.keeper.check() is None
+            annotation = {STAGE_ANNOTATION: "serving", "cert-manager.io/certificate-name": None}
+            patch = {"metadata": {"annotations": annotation}}
+            await site.client.patch(kinds.Secret, SECRET, site.namespace, patch=patch)
+            await eventually(BUSY, lambda: not told(replica))
+
+    async def test_of_another_and_not_valid_yet_it_waits(self, site):
+        """Not served, as every call would fail; the problem says so."""
+        clock = Clock(-3 * 86400)
+        await site.foreign_secret(WebhookCertificate.generate(SERVICE, site.namespace))
+        replica = await start(a_keeper(site, wall_clock=clock))
+        await eventually(BUSY, lambda: has(replica.keeper.check(), "not valid yet"))
+        assert replica.serving.certificate is None
+        clock.offset = 0
+        await eventually(BUSY, lambda: replica.keeper.check() is None)
+        await replica.stop()
+
     async def test_of_another_and_gone_its_maker_is_waited_for(self, site):
         """What is served stays; the problem says how to have one of ours instead."""
         await site.foreign_secret(WebhookCertificate.generate(SERVICE, site.namespace))
@@ -466,6 +502,16 @@ class TestBundle:
             await site.set_bundle(kind, None)
             await wait_trusted(site, replicas[0].ca, seconds=SOON)
             assert replicas[0].keeper.check() is None
+
+    @pytest.mark.parametrize("kind", [VALIDATING, MUTATING], ids=lambda kind: kind.plural)
+    async def test_of_what_no_parser_reads_it_is_put_back(self, site, kind):
+        """A certificate of a version that there is not, say; nor does it end the keeper."""
+        async with running(a_keeper(site, stage=60)) as [replica]:
+            await eventually(BUSY, lambda: replica.keeper.check() is None)
+            await asyncio.sleep(0.5)
+            await site.set_bundle(kind, ODD["version 4"])
+            await wait_trusted(site, replica.ca, seconds=SOON)
+            assert replica.keeper.check() is None
 
     async def test_a_foreign_ca_goes_in_time(self, site):
         """Ours stands beside it at once; it may be another replica's, so it goes after a while."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from rws_operator.webhook import mounted
 from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.mounted import MountedCertificate
 from rws_operator.webhook.serving_tls import ServingTls
+from tests.webhook.issuer import odd_certificates
 from tests.webhook.keeper_kit import handshake, shows_key
 
 if TYPE_CHECKING:
@@ -96,6 +98,7 @@ async def test_a_kubelets_swap_is_followed(tmp_path):
 async def test_half_a_change_keeps_the_old_pair(tmp_path, caplog):
     """A new certificate beside the old key, half a key, an empty file, none: each is waited for."""
     old, new = a_certificate(), a_certificate()
+    odd = odd_certificates(old)
     write(tmp_path, old)
     async with following(tmp_path) as (followed, serving):
         await eventually(5, lambda: serves(serving, old), 0.01)
@@ -104,13 +107,15 @@ async def test_half_a_change_keeps_the_old_pair(tmp_path, caplog):
             ("tls.key", new.key_pem[:120], "the key is no PEM"),
             ("tls.key", "", "the key is no PEM"),
             ("tls.crt", "\udcff", "no PEM"),
+            ("tls.crt", odd["version 4"], "no PEM"),
+            ("tls.crt", odd["curve"], "of no kind that can be served"),
             ("tls.key", None, "No such file"),
         ):
             if text is None:
                 (tmp_path / name).unlink()
             else:
                 (tmp_path / name).write_text(text, errors="surrogateescape")
-            if problem != "no PEM":
+            if name != "tls.crt":
                 (tmp_path / "tls.crt").write_text(new.cert_pem)
             await eventually(5, partial(has_problem, followed, problem), 0.01)
             await asyncio.sleep(0.1)  # both files are seen as they are now
@@ -127,6 +132,20 @@ async def test_half_a_change_keeps_the_old_pair(tmp_path, caplog):
     assert [each for each in caplog.records if each.levelno == logging.WARNING]
 
 
+async def test_a_comment_may_be_in_any_encoding(tmp_path):
+    """Tools write a friendly name above a certificate."""
+    certificate = a_certificate()
+    write(tmp_path, certificate)
+    commented = f"friendlyName: Zürich\n{certificate.cert_pem}".encode("latin-1")
+    (tmp_path / "tls.crt").write_bytes(commented)
+    async with following(tmp_path) as (followed, serving):
+        await eventually(5, lambda: serving.certificate, 0.01)
+        assert followed.check() is None
+        served = serving.certificate
+        assert served is not None
+        assert certificate.cert_pem in served.cert_pem
+
+
 async def test_a_start_without_files_waits_for_them(tmp_path):
     """Readiness says what is missing."""
     certificate = a_certificate()
@@ -140,7 +159,7 @@ async def test_a_start_without_files_waits_for_them(tmp_path):
 
 async def test_an_expired_pair_is_not_served(tmp_path):
     """The old one stays while it is valid; once it is not, readiness says so."""
-    wall = [1e9]
+    wall = [time.time()]
     old = WebhookCertificate.generate("hook", "ns")
     write(tmp_path, old)
     serving = ServingTls()
@@ -156,6 +175,28 @@ async def test_an_expired_pair_is_not_served(tmp_path):
     assert followed.check() is None
     wall[0] += 1
     assert "has expired" in (followed.check() or "")
+
+
+async def test_a_pair_that_is_not_valid_yet_is_not_served(tmp_path):
+    """Neither from the start nor in place of one that is; a clock set back is told."""
+    wall = [time.time() - 3 * 86400]
+    first = a_certificate(30 * 86400)
+    write(tmp_path, first)
+    serving = ServingTls()
+    followed = MountedCertificate(
+        tmp_path / "tls.crt", tmp_path / "tls.key", serving=serving, wall_clock=lambda: wall[0]
+    )
+    await followed._look()
+    assert serving.certificate is None
+    assert "not valid yet" in (followed.check() or "")
+    wall[0] = time.time()
+    await followed.obtain()
+    assert followed.check() is None
+    wall[0] -= 3 * 86400
+    write(tmp_path, a_certificate())
+    await followed._look()
+    assert serves(serving, first)
+    assert "not valid yet" in (followed.check() or "")
 
 
 async def test_an_unchanged_pair_is_not_loaded_again(tmp_path, monkeypatch):

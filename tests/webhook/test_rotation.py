@@ -20,11 +20,17 @@ NAMES = frozenset({"hook.ns.svc"})
 _numbers = itertools.count()
 
 
-def a_pair(not_after: float = LIFETIME, *, ca: str | None = None, names=NAMES) -> Pair:
+def a_pair(
+    not_after: float = LIFETIME,
+    *,
+    ca: str | None = None,
+    names: frozenset[str] = NAMES,
+    not_before: float = 0.0,
+) -> Pair:
     """A pair of its own, which no machine looks into."""
     number = next(_numbers)
     certificate = WebhookCertificate(ca or f"ca-{number}", f"cert-{number}", f"key-{number}")
-    return Pair(certificate, not_after, names)
+    return Pair(certificate, not_before, not_after, names)
 
 
 def a_rotation(*, made: list[Pair] | None = None) -> Rotation:
@@ -111,13 +117,6 @@ class TestRenewal:
         authorities = (pair.authority, following.authority)
         assert write == Write(Content(Stage.TRUSTING, pair, authorities, following), "1")
 
-    def test_begins_at_once_where_a_name_is_missing(self):
-        """A certificate that is not valid for our names is not waited for."""
-        rotation = settled(a_pair(names=frozenset({"other"})))
-        write = rotation.decide(STAGE, 0).write
-        assert write is not None
-        assert write.content.stage is Stage.TRUSTING
-
     def test_a_stage_needs_its_time_since_it_was_seen(self):
         """The steady clock of this replica counts, from when it saw the stage."""
         old, new = a_pair(), a_pair()
@@ -203,6 +202,57 @@ class TestServing:
         assert rotation.decide(0, 49).serve is None
         assert rotation.decide(0, 49).wake_at == 1
         assert rotation.decide(0, 50).serve == new
+
+
+OTHER_NAMES = frozenset({"other"})
+
+
+class TestUnfit:
+    """A certificate that is whole and would be refused by the API server."""
+
+    @pytest.mark.parametrize(
+        ("unfit", "why"),
+        [
+            (a_pair(names=OTHER_NAMES), "not for hook.ns.svc"),
+            (a_pair(not_before=1.0), "not valid yet"),
+        ],
+        ids=["names", "date"],
+    )
+    def test_is_replaced_at_once_where_nothing_is_served(self, unfit, why):
+        """Neither served nor left to a renewal in stages."""
+        made = a_pair()
+        rotation = a_rotation(made=[made])
+        rotation.saw(holding(serving(unfit), "4"), {"x": frozenset({unfit.authority})}, 0)
+        decision = rotation.decide(0, 0)
+        assert decision.serve is None
+        assert decision.write == Write(serving(made), "4")
+        assert why in decision.fault
+
+    def test_is_replaced_after_a_stage_where_a_valid_one_is_served(self):
+        """An older program's replica must not undo at once what a newer one needs."""
+        rotation = settled(a_pair())
+        theirs = a_pair(names=OTHER_NAMES)
+        rotation.saw(holding(serving(theirs), "4"), {"x": frozenset({theirs.authority})}, 1)
+        early = rotation.decide(STAGE, 0)
+        assert (early.serve, early.write, early.wake_at) == (None, None, STAGE + 1)
+        late = rotation.decide(STAGE + 1, 0)
+        assert late.serve is None
+        assert late.write is not None
+
+    def test_another_s_is_not_written_and_served_once_it_is_valid(self):
+        """Its names were looked at as it was read."""
+        theirs = a_pair(names=OTHER_NAMES, not_before=50.0)
+        rotation = a_rotation()
+        rotation.saw(holding(serving(theirs), is_ours=False), {}, 0)
+        early = rotation.decide(0, 40)
+        assert (early.serve, early.write, early.wake_at) == (None, None, 10)
+        assert rotation.decide(10, 50).serve == theirs
+
+    def test_one_that_a_clock_set_back_made_unfit_is_replaced_at_once(self):
+        """What is served is as bad, so there is nothing to wait for."""
+        pair = a_pair(not_before=50.0)
+        rotation = settled(pair)
+        assert rotation.decide(1, 40).write is not None
 
 
 class TestRestoring:

@@ -22,6 +22,7 @@ from rws_operator.webhook.rotation import Content, Pair, Rotation, SecretSeen, S
 
 STAGE = 30
 LIFETIME = 12 * STAGE
+BEFORE = 25  # seconds that a certificate is valid before it was made: less than clocks are apart
 NAMES = frozenset({"hook.ns.svc"})
 BETWEEN = 4  # most seconds between two rounds of a replica
 BEHIND = 3  # most seconds that what it sees is old
@@ -68,11 +69,11 @@ class Replicas(RuleBasedStateMachine):
         """The world as it is."""
         return World(self.world.secret, dict(self.world.bundles))
 
-    def a_pair(self, wall: float, ca: str | None = None) -> Pair:
+    def a_pair(self, wall: float, ca: str | None = None, names: frozenset[str] = NAMES) -> Pair:
         """A new pair."""
         number = next(_numbers)
         certificate = WebhookCertificate(ca or f"ca-{number}", f"cert-{number}", f"key-{number}")
-        return Pair(certificate, wall + LIFETIME, NAMES)
+        return Pair(certificate, wall - BEFORE, wall + LIFETIME, names)
 
     def store(self, content: Content | None, *, is_ours: bool = True, exists: bool = True) -> None:
         """Change the Secret."""
@@ -98,7 +99,7 @@ class Replicas(RuleBasedStateMachine):
         rotation.saw(seen.secret, seen.bundles, now)
         decision = rotation.decide(now, wall)
         if decision.serve is not None:
-            if rotation.serving is None or wall >= rotation.serving.not_after:
+            if rotation.serving is None or not rotation.serving.is_valid(wall):
                 replica.excused_until = self.now + EXCUSED
             rotation.serves(decision.serve, now)
         if decision.write is not None and decision.write.version == self.world.secret.version:
@@ -159,6 +160,13 @@ class Replicas(RuleBasedStateMachine):
         if self.world.secret.version is not None:
             self.store(None, is_ours=self.world.secret.is_ours)
 
+    @rule()
+    def other_names(self):
+        """A replica of another program's version has its own names in it, and is gone again."""
+        pair = self.a_pair(self.now, names=frozenset({"other"}))
+        if self.world.secret.is_ours and self.world.secret.version is not None:
+            self.store(Content(Stage.SERVING, pair, (pair.authority,)))
+
     @rule(same_ca=st.booleans())
     def foreign_secret(self, same_ca):
         """Another's Secret takes its place, or is renewed."""
@@ -184,7 +192,7 @@ class Replicas(RuleBasedStateMachine):
         """Each served certificate is trusted."""
         for replica in self.replicas:
             pair = replica.rotation.serving
-            if pair is None or self.now + replica.wall_offset >= pair.not_after:
+            if pair is None or not pair.is_valid(self.now + replica.wall_offset):
                 continue
             for age, world in enumerate(reversed(self.history)):
                 moment = self.now - age

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
 import ssl
 import time
@@ -122,6 +123,17 @@ async def test_it_answers_over_tls_of_the_contexts_certificate(server: WebhookSe
     """A client that trusts the CA is answered, and may keep its connection."""
     assert await call(server) == (200, None)
     assert await server.answers()
+
+
+async def test_a_packed_body_is_never_unpacked(server: WebhookServer) -> None:
+    """A few bytes can stand for gigabytes: what was sent is all that a handler is given."""
+    packed = gzip.compress(bytes(1_000_000))
+    head = "POST /validate HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\n"
+    reader, writer = await connect(server)
+    writer.write(f"{head}Content-Length: {len(packed)}\r\n\r\n".encode() + packed)
+    await reader.readuntil(b"\r\n\r\n")
+    assert await reader.readexactly(len(packed)) == packed
+    writer.close()
 
 
 async def test_without_a_certificate_nothing_answers_and_then_all_does(
