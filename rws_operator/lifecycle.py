@@ -155,7 +155,7 @@ class Lifecycle:
             environment = self._environment(client, informers, recorder)
             for each in self._runnables:
                 each.bind(environment)
-            self._add_readiness(health, informers)
+            self._add_checks(health, informers)
             if self._webhooks is not None:
                 self._webhooks.bind(client)
             health.add_note("watch", informers.failing)
@@ -168,10 +168,11 @@ class Lifecycle:
         config = await asyncio.to_thread(load_config, kubeconfig)
         return Client(config, user_agent=f"{self._name} (rws-operator)")
 
-    def _add_readiness(self, health: Health, informers: Informers) -> None:
+    def _add_checks(self, health: Health, informers: Informers) -> None:
         unsynced: Callable[[], list[str]] = informers.unsynced
         if self._webhooks is not None:
             health.add_readiness(f"webhooks of {self._name}", self._webhooks.check)
+            health.add_liveness(f"webhooks of {self._name}", self._webhooks.stuck)
             health.add_note("webhooks", self._webhooks.notes)
             unsynced = partial(informers.unsynced, exempt=self._webhooks.converts)
         health.add_readiness(f"operator {self._name}", FirstSync(unsynced))

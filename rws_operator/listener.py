@@ -11,7 +11,7 @@ import asyncio
 import errno
 import logging
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
@@ -59,6 +59,7 @@ class Listener:
         self._context = context
         self._server: asyncio.Server | None = None
         self._silent: set[asyncio.BaseProtocol] = set()  # connections without a request so far
+        self._handshakes: set[asyncio.Task[Any]] = set()
         if not 0 <= port <= 65535:
             raise self._cannot_listen("no such port")
 
@@ -80,6 +81,7 @@ class Listener:
         def connection() -> asyncio.Protocol:
             protocol = make_protocol()
             self._silent.add(protocol)
+            self._note_handshake()
             loop.call_later(seconds, self._close_if_silent, protocol)
             return protocol
 
@@ -100,6 +102,19 @@ class Listener:
     def hear(self, request: web.BaseRequest) -> None:
         """Note that a connection has sent a request: each handler begins with it."""
         self._silent.discard(request.protocol)
+
+    def _note_handshake(self) -> None:
+        """Note the task that sees a connection through its handshake; there is no other sign."""
+        task = asyncio.current_task()
+        if task is not None:  # there is none in a loop that is not asyncio's own
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    async def finish_handshakes(self, seconds: float) -> None:
+        """Wait until no handshake is under way; who is in one has a call to make."""
+        await asyncio.sleep(0)  # what was just accepted begins now
+        if self._handshakes:
+            await asyncio.wait(self._handshakes, timeout=seconds)
 
     def close(self) -> None:
         """Take no new connection; those there are go on. Harmless if it is not open."""

@@ -132,6 +132,10 @@ class WebhookService:
             return f"the listener on port {self.port} ends no TLS handshake"
         return None
 
+    def stuck(self) -> str | None:
+        """Why calls can't be answered here any more; a liveness check."""
+        return self._declaration.webhooks.stuck()
+
     def notes(self) -> list[str]:
         """What does not work of the certificate and its trust although calls may be answered."""
         return self._certificate.notes() if self._certificate is not None else []

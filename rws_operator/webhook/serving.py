@@ -120,6 +120,7 @@ class WebhookServer:
         if server is None:
             return
         try:
+            await self._listener.finish_handshakes(min(seconds, _HANDSHAKE_SECONDS))
             await self._finish(server, seconds)
         finally:
             self._is_gone = True
@@ -167,7 +168,7 @@ class _Connection(web.RequestHandler):
 
     def __init__(self, manager: web.Server, **settings: Any) -> None:
         super().__init__(manager, **settings)
-        self.heard = False  # since the last answer
+        self.heard = True  # since the last answer; who has just come has a call to make
 
     def data_received(self, data: bytes) -> None:
         self.heard = True

@@ -13,6 +13,7 @@ import asyncio
 import base64
 import contextlib
 import copy
+import functools
 import json
 import os
 import secrets
@@ -470,9 +471,14 @@ async def check_migration(made: Vaults) -> None:
 
 async def store_again(made: Vaults, version: str) -> None:
     """Write every object as it is."""
-    for name in NAMES:
+
+    async def write(name: str) -> bool:
         current = await made.read(made.path(version, name))
         await made.cluster.client.request("PUT", made.path(version, name), body=current)
+        return True
+
+    for name in NAMES:  # a conflict: the operator has written its status meanwhile
+        await eventually(5, functools.partial(write, name))
 
 
 async def set_storage_version(made: Vaults, stored: str) -> None:

@@ -383,6 +383,28 @@ async def test_a_stopped_listener_is_gone(serving: Serving, webhooks: Webhooks) 
     await again.stop(1)
 
 
+async def test_a_call_whose_handshake_is_under_way_at_the_stop_is_answered(
+    serving: Serving, webhooks: Webhooks
+) -> None:
+    """Its connection was taken while the listener was open."""
+    server = a_server(webhooks, serving)
+    await server.start()
+    raw = socket.create_connection(("127.0.0.1", server.port))
+    raw.setblocking(False)
+    await asyncio.sleep(0.05)
+    stopping = asyncio.create_task(server.stop(5))
+    await asyncio.sleep(0.1)
+    reader, writer = await asyncio.open_connection(
+        sock=raw, ssl=trusting(), server_hostname="localhost"
+    )
+    await asyncio.sleep(0.05)
+    writer.write(CALL + b"{}")
+    async with asyncio.timeout(2):
+        assert b" 200 " in await reader.read()
+        await stopping
+    writer.close()
+
+
 async def test_a_handshake_that_ends_after_the_stop_is_not_answered(
     serving: Serving, webhooks: Webhooks
 ) -> None:
