@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import re
+import signal
+import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
     from rws_operator.testing import ControlPlane, TestCluster, TestNamespace
 
 ROOT = Path(__file__).parent.parent
+NAME = "readme-operator"
 
 
 @pytest.fixture
@@ -27,9 +33,13 @@ def project(tmp_path: Path) -> Path:
     for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
         path = tmp_path / block.splitlines()[0].removeprefix("# ")
         path.parent.mkdir(exist_ok=True)
-        # A group of the test's own: the example's kind may be in use.
-        path.write_text(block.replace("example.com", "readme.test.example.com"))
+        path.write_text(renamed(block))
     return tmp_path
+
+
+def renamed(text: str) -> str:
+    """Under names of the test's own: the example's may be in use."""
+    return text.replace("example.com", "readme.test.example.com").replace("backup-operator", NAME)
 
 
 async def test_its_operator_works(
@@ -45,7 +55,7 @@ async def test_its_operator_works(
             control_plane,
             forwarder,
             namespace.name,
-            "backup-operator",
+            NAME,
             ("-m", "app"),
             tmp_path,
             {"PYTHONPATH": os.pathsep.join((str(project), str(ROOT)))},
@@ -58,6 +68,47 @@ async def test_its_operator_works(
             with pytest.raises(ApiError, match="orders runs at that time already"):
                 await create(cluster, namespace.name, "users")
             await delete(cluster, namespace.name)
+
+
+async def test_its_way_from_start_to_uninstall_works(
+    project: Path, control_plane: ControlPlane, cluster: TestCluster
+) -> None:
+    """Line by line as it is printed: webhooks by URL, a replica in a shell, and nothing is left."""
+    (script,) = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    tools = Path(sys.executable).parent
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-ec", renamed(script).replace("9443", port) + "wait"),
+        cwd=project,
+        env={
+            **os.environ,
+            "KUBECONFIG": str(control_plane.kubeconfig),
+            "PATH": os.pathsep.join((str(tools), os.environ["PATH"])),
+            "PYTHONPATH": str(ROOT),
+            "RWS_CONFIG_HTTP_PORT": "0",
+            "RWS_CONFIG_WEBHOOK_PORT": port,
+        },
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(90):
+            output, _ = await process.communicate()
+        told = output.decode()
+        assert process.returncode == 0, told
+        assert "retentionDays: 90" in told
+        assert f"{NAME} is uninstalled" in told
+        assert "ends now, with a lost Lease" in told
+        for kind in (kinds.Secret, kinds.Lease):
+            assert await cluster.client.list(kind, NAME) == [], told
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(NotFound):
+            await cluster.client.delete(kinds.Namespace, NAME)
 
 
 async def create(cluster: TestCluster, namespace: str, name: str) -> dict[str, Any]:
