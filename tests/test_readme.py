@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+import secrets
 import signal
 import socket
 import sys
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from rws_operator.testing import ControlPlane, TestCluster, TestNamespace
 
 ROOT = Path(__file__).parent.parent
-NAME = "readme-operator"
+NAME = f"readme-{secrets.token_hex(3)}"
 
 
 @pytest.fixture
@@ -78,18 +79,33 @@ async def test_its_way_from_start_to_uninstall_works(
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    tools = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(control_plane.kubeconfig),
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
+        "PYTHONPATH": str(ROOT),
+        "RWS_CONFIG_HTTP_PORT": "0",
+        "RWS_CONFIG_WEBHOOK_PORT": port,
+    }
+    try:
+        code, told = await shell(renamed(script).replace("9443", port), project, environment)
+        assert code == 0, told
+        assert "retentionDays: 90" in told
+        assert f"{NAME} is uninstalled" in told
+        assert "ends now, with a lost Lease" in told
+        for kind in (kinds.Secret, kinds.Lease):
+            assert await cluster.client.list(kind, NAME) == [], told
+    finally:
+        remove = "python -m app uninstall --yes --strip-finalizers --delete-namespace"
+        assert (await shell(remove, project, environment))[0] == 0
+
+
+async def shell(script: str, folder: Path, environment: dict[str, str]) -> tuple[int | None, str]:
+    """Run a script and what it leaves in the background; return its code and what it printed."""
     process = await asyncio.create_subprocess_exec(
-        *("bash", "-ec", renamed(script).replace("9443", port) + "wait"),
-        cwd=project,
-        env={
-            **os.environ,
-            "KUBECONFIG": str(control_plane.kubeconfig),
-            "PATH": os.pathsep.join((str(tools), os.environ["PATH"])),
-            "PYTHONPATH": str(ROOT),
-            "RWS_CONFIG_HTTP_PORT": "0",
-            "RWS_CONFIG_WEBHOOK_PORT": port,
-        },
+        *("bash", "-ec", f"{script}\nwait"),
+        cwd=folder,
+        env=environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,
@@ -97,18 +113,10 @@ async def test_its_way_from_start_to_uninstall_works(
     try:
         async with asyncio.timeout(90):
             output, _ = await process.communicate()
-        told = output.decode()
-        assert process.returncode == 0, told
-        assert "retentionDays: 90" in told
-        assert f"{NAME} is uninstalled" in told
-        assert "ends now, with a lost Lease" in told
-        for kind in (kinds.Secret, kinds.Lease):
-            assert await cluster.client.list(kind, NAME) == [], told
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(NotFound):
-            await cluster.client.delete(kinds.Namespace, NAME)
+    return process.returncode, output.decode()
 
 
 async def create(cluster: TestCluster, namespace: str, name: str) -> dict[str, Any]:

@@ -24,7 +24,6 @@ POLL_SECONDS = 0.5
 
 _GRACE_SECONDS = 30
 _AFTER_GRACE_SECONDS = 15
-_LEASE_LOST_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +86,7 @@ class Removal:
             self.tell(f"left {part}: the operator did not make it")
 
     async def _delete_lease(self, part: Part) -> None:
-        """Delete the Lease; who holds it after the pods have ended runs elsewhere, and ends now.
-
-        That takes it a moment, in which it would put its certificate's Secret back.
-        """
+        """Delete the Lease; who holds it after the pods have ended runs elsewhere, and ends now."""
         found = await self.read(part) or {}
         holder = found.get("spec", {}).get("holderIdentity")
         if await self.delete(part) and holder:
@@ -98,7 +94,6 @@ class Removal:
                 f"note: {holder} held it: if it still runs, outside of the cluster, it ends now, "
                 "with a lost Lease"
             )
-            await asyncio.sleep(_LEASE_LOST_SECONDS)
 
     async def delete_deployment(self, part: Part) -> None:
         """Delete a Deployment and see its pods end, as long as they may take.
