@@ -8,21 +8,21 @@ of somebody else's its author says so; the operator keeps the caBundle there, to
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from rws_operator.controller.controller import Controller
+from rws_operator.errors import ConfigurationError
 from rws_operator.manifests import WebhookTarget, crd, installation
 from rws_operator.manifests.rbac import conversion_rules
 from rws_operator.manifests.webhook import with_conversion_webhook
 from rws_operator.manifests.workload import WEBHOOK_PORT
 from rws_operator.resources import CustomResource, kind_of
-from rws_operator.webhook.certificate import service_names
+from rws_operator.webhook.certificate import normal_name, service_names
 from rws_operator.webhook.documents import configurations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from rws_operator.lifecycle import Election
     from rws_operator.resources import PolicyRule
@@ -59,19 +59,37 @@ def unnamed_host(webhooks: Declaration, namespace: str, url: str) -> str | None:
         namespace: Where the operator runs.
         url: Where the API server calls them.
     """
-    host = _normal(urlsplit(url).hostname or "")
+    from rws_operator.webhook.inspection import covers  # takes a while to import
+
+    host = (urlsplit(url).hostname or "").removesuffix(".")
     settings = webhooks.certificate
-    names = {*map(_normal, (*service_names(settings.service, namespace), *settings.names))}
-    wildcard = "*." + host.partition(".")[2]
-    return host if webhooks and names.isdisjoint((host, wildcard)) else None
-
-
-def _normal(name: str) -> str:
-    """A host's name as a certificate's names are compared with it."""
     try:
-        return str(ip_address(name))
-    except ValueError:
-        return name.lower().removesuffix(".")
+        is_named = covers(
+            (*service_names(settings.service, namespace), *settings.names), normal_name(host)
+        )
+    except ConfigurationError:  # what no certificate can name
+        is_named = False
+    return host if webhooks and not is_named else None
+
+
+def converts(webhooks: Declaration, namespace: str, crd: Mapping[str, Any]) -> bool:
+    """Whether a CRD in a cluster calls these webhooks for conversions, by Service or by URL.
+
+    Args:
+        webhooks: What is called.
+        namespace: Where the operator runs.
+        crd: The CustomResourceDefinition, whoever wrote it.
+    """
+    path = webhooks.conversions().get(crd["metadata"]["name"])
+    webhook = crd["spec"].get("conversion", {}).get("webhook") or {}
+    called = webhook.get("clientConfig") or {}
+    if path is None or not called:
+        return False
+    if url := called.get("url"):
+        is_path = urlsplit(url).path.endswith(path)
+        return is_path and unnamed_host(webhooks, namespace, url) is None
+    service = called["service"]
+    return (service["name"], service["namespace"]) == (webhooks.certificate.service, namespace)
 
 
 def crds(

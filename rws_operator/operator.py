@@ -27,7 +27,7 @@ from rws_operator.webhook.certificate import YEAR_SECONDS
 from rws_operator.webhook.declaration import STAGE_SECONDS, Declaration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rws_operator.client import Client
     from rws_operator.resources import Kind
@@ -415,6 +415,15 @@ class Operator:
         """
         where = namespace or self._object_name
         return documents.unnamed_host(self._declaration, where, webhook_url)
+
+    def converts(self, crd: Mapping[str, Any], namespace: str | None = None) -> bool:
+        """Whether a CRD, as it is in a cluster, calls this operator for conversions.
+
+        Args:
+            crd: The CustomResourceDefinition, whoever wrote it.
+            namespace: Where the operator runs; by default a namespace of its own name.
+        """
+        return documents.converts(self._declaration, namespace or self._object_name, crd)
 
     @property
     def default_image(self) -> str:

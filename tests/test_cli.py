@@ -44,6 +44,10 @@ class Program:
         """Its certificate names one host."""
         return None if webhook_url == "https://h:1" else "other"
 
+    def converts(self, crd: Any, namespace: str | None) -> bool:
+        """It converts nothing."""
+        return False
+
     def finalizers(self) -> dict[Any, list[str]]:
         """It puts none on objects."""
         return {}

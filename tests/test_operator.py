@@ -486,6 +486,32 @@ def test_a_host_that_the_certificate_does_not_name_is_known(url: str, host: str 
     assert operator.unnamed_host(url, "n") == host
 
 
+@pytest.mark.parametrize(
+    ("called", "is_ours"),
+    [
+        ({"service": {"name": "app", "namespace": "n", "path": "/raw"}}, True),
+        ({"service": {"name": "app", "namespace": "other", "path": "/raw"}}, False),
+        ({"service": {"name": "other", "namespace": "n", "path": "/raw"}}, False),
+        ({"url": "https://127.0.0.1:9443/base/raw"}, True),
+        ({"url": "https://127.0.0.1:9443/other"}, False),
+        ({"url": "https://127.0.0.2:9443/raw"}, False),
+        (None, False),
+    ],
+)
+def test_whom_a_crd_calls_for_conversions_is_known(
+    called: dict[str, Any] | None, is_ours: bool
+) -> None:
+    """By Service, or by a URL with our path at a host that our certificate names."""
+    operator = Operator("app")
+    operator.certificate(names=["127.0.0.1"])
+    conversion = {"strategy": "Webhook", "webhook": {"clientConfig": called}} if called else {}
+    document = {"metadata": {"name": f"things.{GROUP}"}, "spec": {"conversion": conversion}}
+    assert not operator.converts(document, "n")
+    kind = Kind(f"{GROUP}/v1", "Thing", "things")
+    operator.webhooks.convert("/raw", lambda obj, _: obj, kinds=[kind])
+    assert operator.converts(document, "n") is is_ours
+
+
 def test_a_kind_given_as_a_value_has_no_crd() -> None:
     """Its CRD is somebody else's."""
     operator = Operator("app")

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import re
+import secrets
+import signal
+import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
     from rws_operator.testing import ControlPlane, TestCluster, TestNamespace
 
 ROOT = Path(__file__).parent.parent
+NAME = f"readme-{secrets.token_hex(3)}"
 
 
 @pytest.fixture
@@ -27,9 +34,13 @@ def project(tmp_path: Path) -> Path:
     for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
         path = tmp_path / block.splitlines()[0].removeprefix("# ")
         path.parent.mkdir(exist_ok=True)
-        # A group of the test's own: the example's kind may be in use.
-        path.write_text(block.replace("example.com", "readme.test.example.com"))
+        path.write_text(renamed(block))
     return tmp_path
+
+
+def renamed(text: str) -> str:
+    """Under names of the test's own: the example's may be in use."""
+    return text.replace("example.com", "readme.test.example.com").replace("backup-operator", NAME)
 
 
 async def test_its_operator_works(
@@ -45,7 +56,7 @@ async def test_its_operator_works(
             control_plane,
             forwarder,
             namespace.name,
-            "backup-operator",
+            NAME,
             ("-m", "app"),
             tmp_path,
             {"PYTHONPATH": os.pathsep.join((str(project), str(ROOT)))},
@@ -58,6 +69,54 @@ async def test_its_operator_works(
             with pytest.raises(ApiError, match="orders runs at that time already"):
                 await create(cluster, namespace.name, "users")
             await delete(cluster, namespace.name)
+
+
+async def test_its_way_from_start_to_uninstall_works(
+    project: Path, control_plane: ControlPlane, cluster: TestCluster
+) -> None:
+    """Line by line as it is printed: webhooks by URL, a replica in a shell, and nothing is left."""
+    (script,) = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(control_plane.kubeconfig),
+        "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),
+        "PYTHONPATH": str(ROOT),
+        "RWS_CONFIG_HTTP_PORT": "0",
+        "RWS_CONFIG_WEBHOOK_PORT": port,
+    }
+    try:
+        code, told = await shell(renamed(script).replace("9443", port), project, environment)
+        assert code == 0, told
+        assert "retentionDays: 90" in told
+        assert f"{NAME} is uninstalled" in told
+        assert "ends now, with a lost Lease" in told
+        for kind in (kinds.Secret, kinds.Lease):
+            assert await cluster.client.list(kind, NAME) == [], told
+    finally:
+        remove = "python -m app uninstall --yes --strip-finalizers --delete-namespace"
+        assert (await shell(remove, project, environment))[0] == 0
+
+
+async def shell(script: str, folder: Path, environment: dict[str, str]) -> tuple[int | None, str]:
+    """Run a script and what it leaves in the background; return its code and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        *("bash", "-ec", f"{script}\nwait"),
+        cwd=folder,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(90):
+            output, _ = await process.communicate()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, output.decode()
 
 
 async def create(cluster: TestCluster, namespace: str, name: str) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from rws_operator import Context, CustomResource, Field, Model, Operator, kinds
 from rws_operator.cli import main
 from rws_operator.client import client
 from rws_operator.errors import ConfigurationError, NotFound, OperatorError
-from rws_operator.manifests import to_yaml
+from rws_operator.manifests import WebhookTarget, crd, to_yaml, with_conversion_webhook
 from rws_operator.resources import kind_of
 from rws_operator.testing.eventually import eventually
+from rws_operator.testing.gate import Gate
 from rws_operator.uninstall import UninstallIncomplete, survey, uninstall
 from tests.manifests.test_installation import kubectl
 from tests.operator_kit import is_ready, running
@@ -100,13 +101,18 @@ class Subject:
                 raise RuntimeError("it can't")
             self.cleaned.append((shelf.name, shelf.spec.volumes))
 
-    def serve(self) -> int:
-        """Give it webhooks by URL, and return their port."""
+    def listen(self) -> int:
+        """Have its webhooks called by URL, and return their port."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = int(probe.getsockname()[1])
         self.url = f"https://127.0.0.1:{port}"
         self.operator.certificate(names=["127.0.0.1"])
+        return port
+
+    def serve(self) -> int:
+        """Give it webhooks by URL, and return their port."""
+        port = self.listen()
 
         @self.operator.validate(self.new)
         async def check(request: AdmissionRequest[Any]) -> None:
@@ -155,12 +161,16 @@ class Subject:
 
         await eventually(20, is_created)
 
-    async def uninstall(self, **options: Any) -> list[str]:
+    async def uninstall(self, through: Client | None = None, **options: Any) -> list[str]:
         """Uninstall it, and return the lines."""
         self.lines.clear()
-        arguments: dict[str, Any] = {"finalizers": {self.kind: [FINALIZER]}, "timeout_seconds": 40}
-        tell = self.lines.append
-        await uninstall(self.admin, self.documents(), tell=tell, **(arguments | options))
+        arguments: dict[str, Any] = {
+            "finalizers": {self.kind: [FINALIZER]},
+            "converts": self.operator.converts,
+            "timeout_seconds": 40,
+            "tell": self.lines.append,
+        }
+        await uninstall(through or self.admin, self.documents(), **(arguments | options))
         return list(self.lines)
 
     @property
@@ -221,10 +231,10 @@ async def subject(
         await cluster.client.delete(kinds.Namespace, name)
 
 
-async def stored_as_old(subject: Subject) -> None:
-    """Have the API server store objects in the old version, then make the new one the stored."""
+async def stored_as_old(subject: Subject, definition: dict[str, Any] | None = None) -> None:
+    """Have the API server store an object in the old version, which is not the CRD's."""
     documents = subject.documents()
-    definition = next(each for each in documents if each["kind"] == "CustomResourceDefinition")
+    definition = definition or next(each for each in documents if each["kind"] == CRD.kind)
     spec = definition["spec"]
     before = {**definition, "spec": {k: v for k, v in spec.items() if k != "conversion"}}
     before["spec"]["versions"] = [
@@ -246,13 +256,13 @@ async def test_a_running_operator_cleans_up_before_it_goes(
         await subject.create("one", volumes=1)
         await subject.create("two", other.name, volumes=2)
         lines = await survey(subject.admin, subject.documents())
-        crd = f"CustomResourceDefinition {subject.kind.resource}"
-        assert f"{crd}, and with it 2 objects in 2 namespaces" in lines
+        of = f"CustomResourceDefinition {subject.kind.resource}"
+        assert f"{of}, and with it 2 objects in 2 namespaces" in lines
         told = await subject.uninstall()
     assert sorted(subject.cleaned) == [("one", 1), ("two", 2)]
     assert await subject.left() == []
     deployment = f"deleted Deployment {subject.name}/{subject.name}"
-    assert told.index(f"{crd} is gone") < told.index(deployment)
+    assert told.index(f"{of} is gone") < told.index(deployment)
     assert told[-1] == subject.stays
 
 
@@ -334,6 +344,60 @@ async def test_kept_objects_keep_what_they_hold(subject: Subject) -> None:
     await subject.uninstall(keep_crds=True, strip_finalizers=True)
     found = await subject.admin.get(subject.kind, "old", subject.name)
     assert "finalizers" not in found["metadata"]
+
+
+@pytest.mark.parametrize("verb", ["list", "patch"])
+async def test_a_hiccup_while_objects_are_stored_anew_is_waited_out(
+    subject: Subject, verb: str
+) -> None:
+    """A failed call or two is no reason to end, and none to lose what the objects hold."""
+    async with subject.converting(), Gate(subject.control_plane.kubeconfig) as gate:
+        failed = gate.answer(500, verb=verb, resource=subject.kind.plural, times=2)
+        async with await client(str(gate.kubeconfig)) as through:
+            told = await subject.uninstall(through, keep_crds=True)
+    assert failed.hits == 2
+    assert f"stored 1 {subject.kind.resource} as v1" in told
+    found = await subject.admin.get(subject.kind, "old", subject.name)
+    assert found["spec"] == {"volumes": 7}
+
+
+async def test_a_conversion_of_anothers_crd_ends_without_loss(subject: Subject) -> None:
+    """A kind given as a value stays, with what its objects hold; only our conversion of it ends."""
+
+    def rename(obj: dict[str, Any], desired: str) -> dict[str, Any]:
+        """Call books volumes, or the other way round."""
+        names = {"books": "volumes", "volumes": "books"}
+        return obj | {"spec": {names[name]: value for name, value in obj["spec"].items()}}
+
+    port = subject.listen()
+    subject.operator.webhooks.convert("/raw", rename, kinds=[subject.kind, subject.old_kind])
+    target = WebhookTarget(url=subject.url, path="/raw")
+    theirs = with_conversion_webhook(crd(subject.new, versions=[subject.old]), target)
+    await stored_as_old(subject, theirs)
+    try:
+        await subject.apply([*subject.documents(), theirs])
+        with pytest.raises(UninstallIncomplete, match="are converted still"):
+            await subject.uninstall(finalizers={}, timeout_seconds=1)
+        assert await subject.left()
+        async with running(subject.operator, http_port=0, webhook_port=port):
+            await eventually(20, lambda: is_ready(subject.operator))
+            told = await subject.uninstall(finalizers={})
+        assert f"reverted the conversion of {subject.kind.resource} to None" in told
+        found = await subject.admin.get(subject.kind, "old", subject.name)
+        assert found["spec"] == {"volumes": 7}
+        assert await subject.left() == []
+
+        elsewhere = WebhookTarget(url="https://127.0.0.2:9443", path="/raw")
+        await subject.apply([with_conversion_webhook(theirs, elsewhere)])
+        left = f"left the conversion of {subject.kind.resource}: it does not call this operator"
+        assert left in await subject.uninstall(finalizers={})
+    finally:
+        reverted = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+        await subject.admin.patch(CRD, subject.kind.resource, patch=reverted)
+        await subject.admin.patch(
+            subject.kind, "old", subject.name, patch={"metadata": {"finalizers": None}}
+        )
+        await subject.admin.delete(CRD, subject.kind.resource)
 
 
 async def test_kept_objects_are_not_lost_to_a_dead_conversion(subject: Subject) -> None:
@@ -534,6 +598,7 @@ async def test_what_the_operator_made_goes_and_what_others_made_stays(subject: S
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {"name": subject.name, "namespace": subject.name},
+        "spec": {"holderIdentity": "somewhere"},
     }
     await subject.admin.create(lease)
     theirs = {
@@ -544,4 +609,7 @@ async def test_what_the_operator_made_goes_and_what_others_made_stays(subject: S
     await subject.admin.create(theirs)
     told = await subject.uninstall()
     assert f"deleted Lease {subject.name}/{subject.name}" in told
+    assert "note: somewhere held it: if it still runs, outside of the cluster, it ends now, " in (
+        "\n".join(told)
+    )
     assert f"left Secret {subject.name}/{secret}: the operator did not make it" in told

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rws_operator.errors import DeadlineExceeded, Forbidden, ServerError
+from rws_operator.errors import ConnectionFailed, DeadlineExceeded, Forbidden, ServerError
 from rws_operator.resources import ObjectKey, kinds
 from rws_operator.uninstall.instances import SETTLE_SECONDS, Instance, instances, settled, strip
 
@@ -29,7 +29,7 @@ async def held(client: Client, namespace: str) -> list[Instance]:
 async def test_a_webhook_that_is_still_called_is_waited_out() -> None:
     """The API server hears of a removed configuration a moment later."""
     answers: list[Exception] = [ServerError(500, "InternalError", "failed calling webhook")] * 4
-    answers.append(DeadlineExceeded("no answer"))
+    answers += [DeadlineExceeded("no answer"), ConnectionFailed("reset")]
 
     async def call() -> str:
         if answers:

@@ -43,6 +43,10 @@ class Program(Runner, Protocol):
         """The URL's host, if webhooks are called there and their certificate does not name it."""
         ...
 
+    def converts(self, crd: Mapping[str, Any], namespace: str | None) -> bool:
+        """Whether a CRD, as it is in a cluster, calls it for conversions."""
+        ...
+
     def finalizers(self) -> Mapping[Kind, Sequence[str]]:
         """The finalizers that its controllers put on objects, by kind."""
         ...

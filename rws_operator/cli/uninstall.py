@@ -15,7 +15,7 @@ from rws_operator.uninstall import survey, uninstall
 from rws_operator.uninstall.order import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rws_operator.cli.program import Program
     from rws_operator.resources import Kind
@@ -76,6 +76,7 @@ def uninstall_command(program: Program) -> click.Command:
                     documents,
                     goes,
                     finalizers=program.finalizers(),
+                    converts=lambda crd: program.converts(crd, namespace),
                     strip_finalizers=strip_finalizers,
                     timeout_seconds=timeout,
                 )
@@ -115,6 +116,7 @@ async def _remove(
     goes: _Goes,
     *,
     finalizers: Mapping[Kind, Sequence[str]],
+    converts: Callable[[Mapping[str, Any]], bool],
     strip_finalizers: bool,
     timeout_seconds: float,
 ) -> None:
@@ -124,6 +126,7 @@ async def _remove(
             documents,
             **goes,
             finalizers=finalizers,
+            converts=converts,
             strip_finalizers=strip_finalizers,
             timeout_seconds=timeout_seconds,
             tell=click.echo,

@@ -85,7 +85,7 @@ def _told(minutes: float) -> str:
 
 
 def _run(name: str, compiler: ChildProcess, title: str) -> None:
-    usual = f", usually {_told(_PROGRAMS[name].minutes)}"
+    usual = f", usually {_told(_PROGRAMS[name].minutes)} on 2 idle cores"
     try:
         wait_with_progress(lambda: compiler.poll() is not None, title, usual)
     finally:

@@ -17,8 +17,9 @@ import msgspec
 from rws_operator.controller.handlers import name_of
 from rws_operator.errors import ConfigurationError, DecodeError, OperatorError
 from rws_operator.resources import CustomResource, to_wire
-from rws_operator.resources.custom_resource import definition_of
+from rws_operator.resources.custom_resource import definition_of, schema_of
 from rws_operator.resources.model import wire_form
+from rws_operator.testing.differences import differences
 from rws_operator.testing.generated import hypothesis, objects
 from rws_operator.webhook.conversion_object import FunctionCall, by_classes, run, run_async
 from rws_operator.webhook.converters import Converters
@@ -38,13 +39,13 @@ def round_trip_check(
 
     Each goes from its version to the storage version and back, or from the storage version to each
     other one and back. A default that was absent and is there afterwards, or the other way round,
-    is no difference.
+    is no difference, nor is another text of the same duration, quantity or point in time.
 
     Args:
         *converters: The functions of `Operator.convert`, whose annotations name the classes, or
             `Converters`.
-        samples: Objects to try, of any of the versions. None has hypothesis make them from the
-            schemas of the classes, the same ones each time.
+        samples: Objects to try, of any of the versions. None has hypothesis, which is to be
+            installed then, make them from the schemas of the classes, the same ones each time.
         examples: How many objects of each version are made where there are no samples.
 
     Raises:
@@ -164,7 +165,8 @@ def _check(converters: Converters, raw: dict[str, Any], other: type[CustomResour
         returned = _convert(back, _convert(out, raw))
     except OperatorError as error:
         raise AssertionError(f"{way}: it can't be converted: {error}\n{_shown(raw)}") from error
-    for path, before, after in _differences(_full(out.source, raw), _full(out.source, returned)):
+    pair = (_full(out.source, raw), _full(out.source, returned))
+    for path, before, after in differences(*pair, schema_of(out.source)):
         raise AssertionError(
             f"{way}: {path} was {_value(before)} and came back as {_value(after)}\n{_shown(raw)}"
         )
@@ -200,18 +202,6 @@ def _in_thread(coroutine: Any) -> Any:
 
 def _full(cls: type[CustomResource], raw: Mapping[str, Any]) -> dict[str, Any]:
     return wire_form(cls.from_wire(raw), "kept")
-
-
-def _differences(before: Any, after: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in dict.fromkeys([*before, *after]):
-            pair = (before.get(key), after.get(key))  # null and absent are one
-            yield from _differences(*pair, f"{path}.{key}")
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for index, pair in enumerate(zip(before, after, strict=True)):
-            yield from _differences(*pair, f"{path}[{index}]")
-    elif before != after or isinstance(before, bool) != isinstance(after, bool):
-        yield path, before, after
 
 
 def _value(value: Any) -> str:

@@ -13,13 +13,13 @@ runs, and what would block without it goes first:
    version and by the conversion itself, for without it the API server would read them as if their
    fields had the new version's names. Where that can't be had, for no conversion answers, it is
    told; with ``keep_crds`` it ends here, with nothing lost. Then each CRD's strategy is set to
-   None.
+   None. A CRD of somebody else's that calls the operator stays, so it is treated as a kept one.
 4. The CRDs, and with them their objects, while the operator still runs and cleans up. The wait is
    bounded; its error names what is left, on what it waits and the remedy, and leaves the operator
    running. Finalizers are stripped only from objects that are being deleted already: a running
    operator would put them back on any other.
 5. The Deployment and its pods, then, with ``keep_crds``, the finalizers on what stays.
-6. The rest: budget, Service, Secret, Lease, permissions. The namespace stays, for what else is in
+6. The rest: budget, Service, Lease, Secret, permissions. The namespace stays, for what else is in
    it nobody knows, unless its end is asked for by name (``delete_namespace``).
 
 Each step takes "there is none" for done, so that the whole can be run again wherever it stopped,

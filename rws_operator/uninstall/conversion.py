@@ -23,9 +23,14 @@ if TYPE_CHECKING:
     from rws_operator.uninstall.removal import Removal
 
 
+def is_converted(crd: Mapping[str, Any]) -> bool:
+    """Whether a webhook converts a CRD's objects."""
+    return bool(crd["spec"].get("conversion", {}).get("strategy") == "Webhook")
+
+
 def is_stored_older(crd: Mapping[str, Any]) -> bool:
     """Whether objects may be stored in a version that only a webhook can read rightly."""
-    if crd["spec"].get("conversion", {}).get("strategy") != "Webhook":
+    if not is_converted(crd):
         return False
     stored = set(crd.get("status", {}).get("storedVersions", ()))
     return bool(stored - {stored_kind(crd).version})
@@ -46,7 +51,7 @@ async def revert_conversion(
         UninstallIncomplete: Objects that stay could not be stored in the storage version; they
             are converted as before.
     """
-    if crd["spec"].get("conversion", {}).get("strategy") != "Webhook":
+    if not is_converted(crd):
         return
     if is_stored_older(crd):
         kind = stored_kind(crd)

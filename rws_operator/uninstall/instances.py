@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rws_operator.errors import (
     Conflict,
-    DeadlineExceeded,
     Invalid,
     NotFound,
     OperatorError,
     ServerError,
     TooManyRequests,
+    TransportError,
 )
 from rws_operator.resources import Kind, ObjectKey
 
@@ -75,10 +75,10 @@ def _instance(metadata: Mapping[str, Any]) -> Instance:
 
 
 async def settled(call: Callable[[], Awaitable[_T]]) -> _T:
-    """Repeat a call that fails in the server, e.g. for a webhook that nobody answers any more.
+    """Repeat a call that fails in the server or on the way, e.g. for a webhook that is gone.
 
     Raises:
-        ApiError: It failed for longer than a webhook's removal takes to be heard of.
+        OperatorError: It failed for longer than a webhook's removal takes to be heard of.
     """
     loop = asyncio.get_running_loop()
     give_up, tries = loop.time() + SETTLE_SECONDS, 0
@@ -86,7 +86,7 @@ async def settled(call: Callable[[], Awaitable[_T]]) -> _T:
         tries += 1
         try:
             return await call()
-        except (ServerError, TooManyRequests, DeadlineExceeded):
+        except (ServerError, TooManyRequests, TransportError):
             if loop.time() >= give_up and tries >= _SETTLE_TRIES:
                 raise
         await asyncio.sleep(_RETRY_SECONDS)
@@ -98,11 +98,12 @@ async def rewrite(client: Client, kind: Kind) -> tuple[int, list[str]]:
     Returns:
         How many there are, and what went wrong.
     """
-    found = await instances(client, kind)
+    found = await settled(lambda: instances(client, kind))
 
     async def one(instance: Instance) -> None:
+        name, namespace = instance.key.name, instance.key.namespace or None
         # A patch of nothing is stored where the stored form is another version's.
-        await client.patch(kind, instance.key.name, instance.key.namespace or None, patch={})
+        await settled(lambda: client.patch(kind, name, namespace, patch={}))
 
     return len(found), await _each(found, one)
 

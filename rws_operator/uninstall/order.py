@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.resources import kinds
-from rws_operator.uninstall.conversion import is_stored_older, revert_conversion
+from rws_operator.uninstall.conversion import is_converted, is_stored_older, revert_conversion
 from rws_operator.uninstall.end_of_kinds import delete_kinds, refuse_orphans, release
 from rws_operator.uninstall.instances import stored_kind
-from rws_operator.uninstall.parts import Parts
+from rws_operator.uninstall.parts import Part, Parts
 from rws_operator.uninstall.permissions import Access, check_permissions, needed
 from rws_operator.uninstall.removal import Removal
 
@@ -27,6 +27,7 @@ async def uninstall(
     documents: Sequence[Mapping[str, Any]],
     *,
     finalizers: Mapping[Kind, Sequence[str]],
+    converts: Callable[[Mapping[str, Any]], bool] = lambda _: False,
     keep_crds: bool = False,
     delete_namespace: bool = False,
     strip_finalizers: bool = False,
@@ -39,6 +40,7 @@ async def uninstall(
         client: An administrator's.
         documents: What installed it.
         finalizers: The finalizers that its controllers put on objects, by kind.
+        converts: Whether a CRD, as it is in the cluster, calls it for conversions.
         keep_crds: Leave its CRDs and their objects, converted no more.
         delete_namespace: Delete its namespace too, whatever is in it.
         strip_finalizers: Take the finalizers off without waiting for a cleanup.
@@ -69,8 +71,8 @@ async def uninstall(
     )
     crds = {part: crd for part in parts.crds if (crd := await removal.read(part)) is not None}
     own = {part: stored_kind(crd) for part, crd in crds.items()}
-    rewritten = [own[part] for part, crd in crds.items() if is_stored_older(crd)]
-    await check_permissions(client, [Access("patch", kind) for kind in rewritten])
+    converted = await _converted(removal, parts.foreign_crds, converts)
+    await check_permissions(client, _of_conversions(crds, converted))
     if not (keep_crds or strip_finalizers):
         await refuse_orphans(removal, foreign)
 
@@ -78,6 +80,8 @@ async def uninstall(
         await removal.delete(part)
     for part, crd in crds.items():
         await revert_conversion(removal, part, crd, keeps_objects=keep_crds)
+    for part, crd in converted.items():
+        await revert_conversion(removal, part, crd, keeps_objects=True)
     if not keep_crds:
         await delete_kinds(removal, own, strip_finalizers=strip_finalizers)
     for part in parts.deployments:
@@ -85,9 +89,36 @@ async def uninstall(
     for kind in [*own.values(), *foreign] if keep_crds else foreign:
         await release(removal, kind, strip_finalizers=strip_finalizers)
     for part in parts.others:
-        await (removal.delete_secret if part.kind == kinds.Secret else removal.delete)(part)
+        await removal.delete_other(part)
     for part in parts.namespaces:
         await (removal.delete_namespace if delete_namespace else removal.leave_namespace)(part)
+
+
+async def _converted(
+    removal: Removal, parts: Sequence[Part], converts: Callable[[Mapping[str, Any]], bool]
+) -> dict[Part, dict[str, Any]]:
+    """The CRDs of others that call the operator for conversions; tells of those that don't."""
+    found = {}
+    for part in parts:
+        crd = await removal.read(part)
+        if crd is None or not is_converted(crd):
+            continue
+        if converts(crd):
+            found[part] = crd
+        else:
+            removal.tell(f"left the conversion of {part.key.name}: it does not call this operator")
+    return found
+
+
+def _of_conversions(
+    own: Mapping[Part, Mapping[str, Any]], foreign: Mapping[Part, Mapping[str, Any]]
+) -> list[Access]:
+    """What may be done where conversions end: patch CRDs, and store objects anew."""
+    older = [stored_kind(crd) for crd in (*own.values(), *foreign.values()) if is_stored_older(crd)]
+    return [
+        *(Access("patch", part.kind, name=part.key.name) for part in foreign),
+        *(Access(verb, kind) for kind in older for verb in ("get", "list", "patch")),
+    ]
 
 
 def _is_crd(document: Mapping[str, Any]) -> bool:

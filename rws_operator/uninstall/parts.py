@@ -10,7 +10,8 @@ from rws_operator.resources import Kind, ObjectKey, kind_of, kinds
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_MADE = {("coordination.k8s.io", "leases"): kinds.Lease, ("", "secrets"): kinds.Secret}
+_MADE = (kinds.Lease, kinds.Secret)
+_CONVERTED = (kinds.CustomResourceDefinition,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ class Parts:
 
     configurations: tuple[Part, ...]
     crds: tuple[Part, ...]
+    foreign_crds: tuple[Part, ...]
+    """Of others, which it may have converted; they stay."""
     deployments: tuple[Part, ...]
     others: tuple[Part, ...]
     namespaces: tuple[Part, ...]
@@ -50,7 +53,8 @@ class Parts:
         """The parts of an installation's documents.
 
         What the operator makes itself stands in no document: its Lease and its certificate's
-        Secret. The Role that names them does.
+        Secret; nor do the CRDs of others that it converts. The roles that name them do. The Lease
+        goes before the Secret: who holds it still would put the Secret back.
         """
         listed = [Part.of(document) for document in documents]
         configurations = (
@@ -63,10 +67,13 @@ class Parts:
         return cls(
             configurations=_of_kind(listed, *configurations),
             crds=_of_kind(listed, kinds.CustomResourceDefinition),
+            foreign_crds=tuple(
+                each for each in _named(documents, _CONVERTED) if each not in listed
+            ),
             deployments=_of_kind(listed, kinds.Deployment),
             others=(
                 *(part for part in rest if "rbac" not in part.kind.group),
-                *dict.fromkeys(_made(documents)),
+                *_named(documents, _MADE),
                 *(part for part in rest if "rbac" in part.kind.group),
             ),
             namespaces=_of_kind(listed, kinds.Namespace),
@@ -87,13 +94,16 @@ def _of_kind(parts: Iterable[Part], *wanted: Kind) -> tuple[Part, ...]:
     return tuple(part for part in parts if part.kind in wanted)
 
 
-def _made(documents: Sequence[Mapping[str, Any]]) -> list[Part]:
-    roles = [document for document in documents if document["kind"] == "Role"]
-    return [
-        Part(kind, ObjectKey(role["metadata"]["namespace"], name))
+def _named(documents: Sequence[Mapping[str, Any]], wanted: Sequence[Kind]) -> list[Part]:
+    """What the roles name of some kinds, in the order of these."""
+    roles = [each for each in documents if each["kind"] in ("Role", "ClusterRole")]
+    found = (
+        Part(kind, ObjectKey(role["metadata"].get("namespace", ""), name))
+        for kind in wanted
         for role in roles
         for rule in role["rules"]
-        for (group, plural), kind in _MADE.items()
-        if group in rule["apiGroups"] and plural in rule["resources"]
+        if kind.group in rule["apiGroups"] and kind.plural in rule["resources"]
         for name in rule.get("resourceNames", ())
-    ]
+        if kind.namespaced == ("namespace" in role["metadata"])
+    )
+    return list(dict.fromkeys(found))

@@ -55,7 +55,10 @@ def needed(
         for part in parts.crds
         for verb in ("get", "patch")
     ]
-    accesses += [Access("get", part.kind, name=part.key.name) for part in parts.namespaces]
+    accesses += [
+        Access("get", part.kind, name=part.key.name)
+        for part in (*parts.foreign_crds, *parts.namespaces)
+    ]
     for kind in kinds_touched:
         accesses += [Access(verb, kind) for verb in ("get", "list")]
         accesses += [Access("patch", kind)] if is_stripping else []

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import NotFound
+from rws_operator.resources import kinds
 from rws_operator.uninstall.errors import UninstallIncomplete
 from rws_operator.uninstall.instances import Instance, settled
 from rws_operator.webhook.certificate_secret import read_secret
@@ -64,7 +65,17 @@ class Removal:
         self.tell(f"{word} {part}")
         return True
 
-    async def delete_secret(self, part: Part) -> None:
+    async def delete_other(self, part: Part) -> None:
+        """Delete an object as its kind asks for."""
+        match part.kind:
+            case kinds.Secret:
+                await self._delete_secret(part)
+            case kinds.Lease:
+                await self._delete_lease(part)
+            case _:
+                await self.delete(part)
+
+    async def _delete_secret(self, part: Part) -> None:
         """Delete a certificate's Secret, unless somebody else made it."""
         found = await self.read(part)
         if found is None:
@@ -73,6 +84,16 @@ class Removal:
             await self.delete(part)
         else:
             self.tell(f"left {part}: the operator did not make it")
+
+    async def _delete_lease(self, part: Part) -> None:
+        """Delete the Lease; who holds it after the pods have ended runs elsewhere, and ends now."""
+        found = await self.read(part) or {}
+        holder = found.get("spec", {}).get("holderIdentity")
+        if await self.delete(part) and holder:
+            self.tell(
+                f"note: {holder} held it: if it still runs, outside of the cluster, it ends now, "
+                "with a lost Lease"
+            )
 
     async def delete_deployment(self, part: Part) -> None:
         """Delete a Deployment and see its pods end, as long as they may take.

@@ -61,6 +61,7 @@ from rws_operator.errors import (
     Invalid,
     NotFound,
     OperatorError,
+    TooManyRequests,
     TransportError,
     Unauthorized,
 )
@@ -364,7 +365,8 @@ class Reflector:
             return
         text = _one_line(error, self._kind)
         is_known = text == self.health.last_error
-        level = logging.DEBUG if is_known else logging.WARNING if delay else logging.INFO
+        is_harmless = not delay or _is_new(error)
+        level = logging.DEBUG if is_known else logging.INFO if is_harmless else logging.WARNING
         self.health.last_error = text
         log.log(
             level,
@@ -403,6 +405,11 @@ def _decode_page(body: bytes) -> _Page:
     raw = parts.get("items")
     items = [] if raw is None or bytes(raw) == b"null" else elements(raw)
     return _Page(items, metadata.resource_version, metadata.next)
+
+
+def _is_new(error: Exception) -> bool:
+    """Whether the server refuses for the moment that it takes to serve a CRD just made."""
+    return isinstance(error, TooManyRequests) and "(re)initializing" in error.message
 
 
 def _one_line(error: Exception, kind: Kind) -> str:

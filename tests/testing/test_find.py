@@ -135,7 +135,9 @@ def test_what_is_missing_is_built(
     assert sorted(path.name for path in cache.iterdir()) == sorted([".lock", *PROGRAMS])
     told = capfd.readouterr().err
     assert f"2 programs, about 8 minutes on 2 idle cores, kept in {cache}; needs the netw" in told
-    assert "building kube-apiserver (1 of 2): 0m00s, usually about 6 minutes" in told
+    assert (
+        "building kube-apiserver (1 of 2): 0m00s, usually about 6 minutes on 2 idle cores" in told
+    )
 
 
 def test_a_failed_build_shows_the_compilers_last_lines(

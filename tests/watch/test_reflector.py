@@ -348,6 +348,25 @@ async def test_a_refused_watch_is_tried_again_and_shown(
         assert len([r for r in told if r.levelno >= logging.WARNING]) == 1
 
 
+@pytest.mark.parametrize(
+    ("message", "level"),
+    [("storage is (re)initializing", logging.INFO), ("too many requests", logging.WARNING)],
+)
+async def test_a_crd_that_was_just_made_alarms_nobody(
+    watch_secrets: Start, message: str, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server turns watches away for a second until it can serve it; overload is told louder."""
+    async with watch_secrets() as watched:
+        caplog.set_level(logging.INFO)
+        refused = watched.gate.answer(429, message=message, times=1, resource="secrets")
+        watched.gate.cut(verb="watch")
+        await refused.reached(1, within=12)
+        await watched.make("a")
+        await watched.shows("a")
+        told = [r for r in caplog.records if message in r.getMessage()]
+        assert [r.levelno for r in told] == [level]
+
+
 async def test_a_permission_that_is_granted_late_is_enough(
     gate: Gate, cluster: TestCluster, namespace: TestNamespace
 ) -> None:

@@ -1,10 +1,12 @@
 """round_trip_check: what it finds, what it lets pass, how it says so."""
 
 import sys
+from datetime import datetime, timedelta, timezone
 
 import pytest
+from pydantic import AwareDatetime
 
-from rws_operator import Condition, CustomResource, Field, Model, Quantity
+from rws_operator import Condition, CustomResource, Duration, Field, Model, Quantity
 from rws_operator.errors import ConfigurationError, Denied
 from rws_operator.testing import round_trip_check
 from rws_operator.webhook.converters import Converters
@@ -186,6 +188,58 @@ def test_generated_objects_have_every_form_of_field():
     assert any(len(spec.names) > 1 for spec in seen)
     assert any(spec.conditions for spec in seen)
     assert {spec.flag for spec in seen} == {True, False}
+
+
+def test_round_trip_compares_by_value():
+    """A text in another form is no loss; a part of its value is."""
+
+    class Wait(CustomResource, group=GROUP, version="v1", kind="Wait"):
+        every: Duration
+        size: Quantity
+        at: AwareDatetime
+        more: dict[str, list[Duration]] = {}
+
+    class WaitInNumbers(CustomResource, group=GROUP, version="v2", kind="Wait", storage=False):
+        seconds: int
+        mebibytes: int
+        at: int
+        more: list[int]
+
+    def there(old: Wait) -> WaitInNumbers:
+        return WaitInNumbers(
+            metadata=old.metadata,
+            seconds=int(old.every.total_seconds()),
+            mebibytes=int(old.size.value) >> 30 << 10,
+            at=int(old.at.timestamp()),
+            more=[int(each.total_seconds()) for each in old.more["a"]],
+        )
+
+    def back(new: WaitInNumbers) -> Wait:
+        return Wait(
+            metadata=new.metadata,
+            every=timedelta(seconds=new.seconds),
+            size=Quantity(f"{new.mebibytes}Mi"),
+            at=datetime.fromtimestamp(new.at, timezone(timedelta(hours=2))),
+            more={"a": [timedelta(seconds=each) for each in new.more]},
+        )
+
+    sample = {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Wait",
+        "metadata": {"name": "one", "namespace": "default"},
+        "every": "24h",
+        "size": "1Gi",
+        "at": "2026-01-01T00:00:00Z",
+        "more": {"a": ["1m", "60s"]},
+    }
+    converters = Converters()
+    converters.add(Wait, WaitInNumbers, there)
+    converters.add(WaitInNumbers, Wait, back)
+    round_trip_check(converters, samples=[sample])
+    lost = {"every": "24h1ms", "size": "1025Mi", "at": "2026-01-01T00:00:00.500000Z"}
+    for name, value in lost.items():
+        with pytest.raises(AssertionError, match=rf'\.{name} was "{value}" and came back as'):
+            round_trip_check(converters, samples=[sample | {name: value}])
 
 
 def test_round_trip_needs_both_functions():
