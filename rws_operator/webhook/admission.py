@@ -35,7 +35,7 @@ from rws_operator.webhook.review import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rws_operator.webhook.endpoint import Call
     from rws_operator.webhook.registration import Registration
@@ -109,10 +109,15 @@ class Admission:
             return ()
         after = request.object if answer is None else answer
         text = self._text(after)
-        if text == before and b"null" not in text:  # which is what becomes of NaN
+
+        def came() -> Any:
+            """What the handler got, as it was then; made only where it is needed."""
+            return AdmissionRequest[Any](review, self._resource, call).object
+
+        if b"null" in text:  # which is what becomes of NaN
+            self._check_numbers(after, came)
+        if text == before:
             return ()
-        came = AdmissionRequest[Any](review, self._resource, call).object
-        self._check_numbers(after, came)
         try:
             operations = patch(bytes(review.object), before, text, came, after)
         except RebuiltItemsError as error:
@@ -133,14 +138,14 @@ class Admission:
         except (OperatorError, TypeError, ValueError, RecursionError) as error:
             raise self._fault(f"returned what is no JSON: {error}", "return plain data") from error
 
-    def _check_numbers(self, after: Any, came: Any) -> None:
+    def _check_numbers(self, after: Any, came: Callable[[], Any]) -> None:
         """Refuse NaN and the infinities, for which JSON has no number.
 
         Raises:
             ReviewError: Names where one was put.
         """
         found = list(_not_finite(after, ""))
-        known = set(_not_finite(came, "")) if found else ()
+        known = set(_not_finite(came(), "")) if found else ()
         for path in (each for each in found if each not in known):
             raise self._fault(
                 f"set {_dotted(path)} to what is no JSON number", "use a finite number, or None"

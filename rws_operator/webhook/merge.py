@@ -10,12 +10,18 @@ may give back a new object.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from rws_operator.resources import Model
 from rws_operator.webhook.items import origins, values_by_key, values_in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+Change = Literal["put", "remove", "look into"]
 
 read = msgspec.json.Decoder().decode
 read_keys = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -29,14 +35,17 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other) and _sorted_text(one) == _sorted_text(other)
 
 
-def merge(raw: bytes, was: bytes, now: bytes, came: Any, value: Any, path: str = "") -> bytes:
+def merge(
+    raw: bytes, was: bytes, now: bytes, came: Callable[[], Any], value: Any, path: str = ""
+) -> bytes:
     """The raw object, changed as the handler changed its own.
 
     Args:
         raw: As the API server sent it.
         was: The JSON of what the handler got.
         now: The JSON of what it gave back.
-        came: What the handler got: its models say which keys they know.
+        came: Makes what the handler got: its models say which keys they know. It takes as long
+            as all the rest, and only lists that changed need it.
         value: What it gave back. A key that its models don't know is kept where it is missing.
         path: Where in the object this is, as in a JSON patch.
 
@@ -49,46 +58,89 @@ def merge(raw: bytes, was: bytes, now: bytes, came: Any, value: Any, path: str =
     if opening == {b"{"}:
         return _merge_keys(raw, was, now, came, value, path)
     if opening == {b"["}:
-        return _merge_items(raw, was, now, came, value, path)
+        return merge_items(raw, was, now, came, value, path)
     return raw if same(read(was), read(now)) else now
 
 
-def _merge_keys(raw: bytes, was: bytes, now: bytes, came: Any, value: Any, path: str) -> bytes:
-    old, before, after = map(_bytes_by_key, (raw, was, now))
-    values_before, values = values_by_key(came, before), values_by_key(value, after)
+def _merge_keys(
+    raw: bytes, was: bytes, now: bytes, came: Callable[[], Any], value: Any, path: str
+) -> bytes:
+    old, before, after = map(bytes_by_key, (raw, was, now))
+    inner = Inner(came, before, value, after)
     merged = dict(old)
-    for key, new in after.items():
-        if key not in before:
-            merged[key] = new
-        elif key in old:
-            inner = values_before.get(key), values.get(key)
-            merged[key] = merge(old[key], before[key], new, *inner, f"{path}/{key}")
-        elif not same(read(before[key]), read(new)):
-            merged[key] = new
-    for key in (before.keys() - after.keys()) & old.keys():
-        if not isinstance(value, Model) or key in value.schema_fields_by_alias:
+    for key, change in changes(old, before, after, value):
+        if change == "remove":
             del merged[key]
+        elif change == "put":
+            merged[key] = after[key]
+        else:
+            merged[key] = merge(old[key], before[key], after[key], *inner.at(key), f"{path}/{key}")
     if merged == old:
         return raw
     return encode({key: msgspec.Raw(text) for key, text in merged.items()})
 
 
-def _merge_items(raw: bytes, was: bytes, now: bytes, came: Any, value: Any, path: str) -> bytes:
+def changes(
+    old: Mapping[str, bytes], before: Mapping[str, bytes], after: Mapping[str, bytes], value: Any
+) -> Iterator[tuple[str, Change]]:
+    """What is to be done to the keys of an object as it came; the three as `merge` has them."""
+    for key, new in after.items():
+        if key not in before:
+            yield key, "put"
+        elif new != before[key]:
+            if key in old:
+                yield key, "look into"
+            elif not same(read(before[key]), read(new)):
+                yield key, "put"
+    for key in sorted((before.keys() - after.keys()) & old.keys()):
+        if not isinstance(value, Model) or key in value.schema_fields_by_alias:
+            yield key, "remove"
+
+
+class Inner:
+    """What stands behind the keys of what a handler got and of what it gave back."""
+
+    def __init__(
+        self,
+        came: Callable[[], Any],
+        before: Mapping[str, bytes],
+        value: Any,
+        after: Mapping[str, bytes],
+    ) -> None:
+        self._came = came
+        self._before = before
+        self._values = values_by_key(value, after)
+
+    def at(self, key: str) -> tuple[Callable[[], Any], Any]:
+        """For `merge`: what makes the one, and the other."""
+
+        def came() -> Any:
+            return values_by_key(self._came(), self._before).get(key)
+
+        return came, self._values.get(key)
+
+
+def merge_items(
+    raw: bytes, was: bytes, now: bytes, came: Callable[[], Any], value: Any, path: str
+) -> bytes:
+    """The same for lists."""
     old, before, after = (list(map(bytes, read_items(text))) for text in (raw, was, now))
-    values_before = values_in_order(came, len(before)) or [None] * len(before)
+    items = came()
+    values_before = values_in_order(items, len(before)) or [None] * len(before)
     values = values_in_order(value, len(after)) or [None] * len(after)
     base = old if _are_the_same_items(old, before) else before
     merged = []
-    for at, origin in enumerate(origins(before, after, came, value, path)):
+    for at, origin in enumerate(origins(before, after, items, value, path)):
         new = after[at]
         if origin is not None:
-            inner = values_before[origin], values[at]
+            inner = functools.partial(values_before.__getitem__, origin), values[at]
             new = merge(base[origin], before[origin], new, *inner, f"{path}/{at}")
         merged.append(new)
     return raw if merged == old else b"[" + b",".join(merged) + b"]"
 
 
-def _bytes_by_key(text: bytes) -> dict[str, bytes]:
+def bytes_by_key(text: bytes) -> dict[str, bytes]:
+    """The keys of an object's text, each with the text of its value."""
     return {key: bytes(value) for key, value in read_keys(text).items()}
 
 

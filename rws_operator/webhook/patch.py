@@ -1,8 +1,9 @@
 """From what a handler did to an object to a JSON patch of the object as it came.
 
-First what the handler did is done to the object as it came (`merge`), so that whatever the model
-doesn't know, defaults it would add and ways to write a number stay as they were. Then the two are
-compared. Parts whose text did not change are skipped unread.
+What the handler did becomes operations on the object as it came, so that whatever the model
+doesn't know, defaults it would add and ways to write a number stay as they were. Of a list, whose
+items may have moved, `merge` first makes what it is to be, which is compared with what it was.
+Parts whose text did not change are skipped unread.
 
 Invariants: the patched object differs from the one that came in what the handler changed, and in
 nothing else; no change, no operation.
@@ -10,11 +11,23 @@ nothing else; no change, no operation.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rws_operator.webhook.merge import merge, read, read_items, read_keys, same
+from rws_operator.webhook.merge import (
+    Inner,
+    bytes_by_key,
+    changes,
+    merge,
+    read,
+    read_items,
+    read_keys,
+    same,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Operation = dict[str, Any]
 
@@ -22,7 +35,11 @@ __all__ = ["Operation", "patch", "same"]
 
 
 def patch(
-    raw: bytes, before: bytes, after: bytes, came: Any = None, value: Any = None
+    raw: bytes,
+    before: bytes,
+    after: bytes,
+    came: Callable[[], Any] = lambda: None,
+    value: Any = None,
 ) -> list[Operation]:
     """The operations that do to the raw object what was done to the handler's.
 
@@ -30,15 +47,45 @@ def patch(
         raw: As the API server sent it.
         before: The JSON of what the handler got.
         after: The JSON of what it gave back.
-        came: What the handler got, itself; see `merge`.
+        came: Makes what the handler got; see `merge`.
         value: What it gave back, itself.
 
     Raises:
         RebuiltItemsError: See `merge`.
     """
     operations: list[Operation] = []
-    _compare(raw, merge(raw, before, after, came, value), "", operations)
+    _change(raw, before, after, came, value, "", operations)
     return operations
+
+
+def _change(
+    raw: bytes,
+    was: bytes,
+    now: bytes,
+    came: Callable[[], Any],
+    value: Any,
+    path: str,
+    operations: list[Operation],
+) -> None:
+    """Add what does to the raw value what was done to the handler's."""
+    if was == now:
+        return
+    opening = {raw[:1], was[:1], now[:1]}
+    if opening != {b"{"}:
+        _compare(raw, merge(raw, was, now, came, value, path), path, operations)
+        return
+    old, before, after = map(bytes_by_key, (raw, was, now))
+    inner = Inner(came, before, value, after)
+    for key, change in changes(old, before, after, value):
+        at = f"{path}/{_escaped(key)}"
+        if change == "remove":
+            operations.append({"op": "remove", "path": at})
+        elif change == "look into":
+            _change(old[key], before[key], after[key], *inner.at(key), at, operations)
+        elif key not in old:
+            operations.append({"op": "add", "path": at, "value": msgspec.Raw(after[key])})
+        else:
+            _compare(old[key], after[key], at, operations)
 
 
 def _compare(old: bytes, new: bytes, path: str, operations: list[Operation]) -> None:
