@@ -3,8 +3,9 @@
 A handler may move items, change them, or put new objects in their place, which lack the keys that
 the model does not know. So an item is known by all of its text, else by its unknown keys, which
 only the object that came has, else by what the model knows of it, else by its ``name``, which
-is what tells items apart by the API's own conventions. Where that leaves no unknown key
-at stake, it is known by its place.
+is what tells items apart by the API's own conventions, where no two items have the same. Where that
+leaves no unknown key at stake, or only one item, it is known by its place; unless it was made anew
+under another name: then it is another item, and the old one went with all its keys.
 
 Invariant: no item gets the unknown keys of another, and none loses its own unsaid.
 """
@@ -27,11 +28,10 @@ _Texts = Sequence[bytes] | Mapping[int, bytes]
 
 
 class _Parts(NamedTuple):
-    """What the models of an item know of it, what they don't, its name; empty for nothing."""
+    """What the models of an item know of it, and what they don't; empty for nothing."""
 
     known: bytes
     unknown: bytes
-    name: bytes
 
 
 class RebuiltItemsError(Exception):
@@ -69,6 +69,7 @@ def origins(
             pairs,
             {at: _parts(was[at], before[at]) for at in pairs.free},
             {at: _parts(now[at], after[at]) for at in pairs.loose},
+            (_names(was), _names(now)),
             path,
         )
     places = {text: at for at, text in enumerate(was)}
@@ -78,9 +79,13 @@ def origins(
 
 
 def _tell_apart(
-    pairs: _Pairs, was: Mapping[int, _Parts], now: Mapping[int, _Parts], path: str
+    pairs: _Pairs,
+    was: Mapping[int, _Parts],
+    now: Mapping[int, _Parts],
+    names: tuple[Sequence[bytes], Sequence[bytes]],
+    path: str,
 ) -> None:
-    """Pair the items that are left by their parts.
+    """Pair the items that are left by their parts, or by the names of all items.
 
     Raises:
         RebuiltItemsError: Unknown keys are at stake still.
@@ -89,13 +94,19 @@ def _tell_apart(
         return
     pairs.add(*({at: part.unknown for at, part in side.items()} for side in (was, now)))
     paired = pairs.add(*({at: part.known for at, part in side.items()} for side in (was, now)))
-    pairs.add(_names(was), _names(now))
+    pairs.add(*map(_unique, names))
     gone = {was[at].known for at in pairs.free if was[at].unknown}
     is_one_in_place = len(pairs.free) == 1 and pairs.loose == pairs.free and pairs.is_as_long
     # Of items that look the same, one is gone; or it was changed, or another replaced it.
     is_unclear = any(was[at].known in gone for at in paired)
     if is_unclear or (gone and pairs.loose and not is_one_in_place):
         raise RebuiltItemsError(path)
+    if gone and is_one_in_place:
+        (at,) = pairs.free
+        old, new = (side[at] for side in names)
+        # One that still holds unknown keys is no new object: it was renamed.
+        if old and new and old != new and not now[at].unknown:
+            pairs.part(at)
 
 
 class _Pairs:
@@ -122,6 +133,11 @@ class _Pairs:
                 self._take(at, added[-1])
         return added
 
+    def part(self, at: int) -> None:
+        """Say that an item is not the one that was at its place, nor any other."""
+        self.loose.discard(at)
+        self.free.discard(at)
+
     def _take(self, at: int, origin: int) -> None:
         self.found[at] = origin
         self.loose.discard(at)
@@ -144,18 +160,20 @@ def values_in_order(value: Any, count: int) -> Sequence[Any]:
 
 def _parts(text: bytes, value: Any) -> _Parts:
     known, unknown = _split(_read(text), value)
-    name = known.get("name") if isinstance(known, dict) else None
-    return _Parts(
-        _sorted_text(known),
-        b"" if unknown is None else _sorted_text(unknown),
-        name.encode() if isinstance(name, str) else b"",
-    )
+    return _Parts(_sorted_text(known), b"" if unknown is None else _sorted_text(unknown))
 
 
-def _names(parts: Mapping[int, _Parts]) -> dict[int, bytes]:
-    """The names of items, those that only one has."""
-    count = Counter(part.name for part in parts.values())
-    return {at: part.name if count[part.name] == 1 else b"" for at, part in parts.items()}
+def _names(items: Sequence[bytes]) -> list[bytes]:
+    """The items' names, empty where they have none."""
+    found = (_read(text) if text.startswith(b"{") else {} for text in items)
+    names = (item.get("name") for item in found)
+    return [name.encode() if isinstance(name, str) else b"" for name in names]
+
+
+def _unique(names: Sequence[bytes]) -> list[bytes]:
+    """Those that only one has, empty for the others."""
+    count = Counter(names)
+    return [name if count[name] == 1 else b"" for name in names]
 
 
 def _split(wire: Any, value: Any) -> tuple[Any, Any]:

@@ -379,6 +379,49 @@ def test_one_rebuilt_item_in_its_place_is_the_one_that_was_there() -> None:
     assert found == [A, B | {"size": 5}]
 
 
+@pytest.mark.parametrize(
+    ("parts", "edit"),
+    [
+        ([A, A | {"token": "b", "size": 2}], lambda p: [p[1], Part(name="a", size=3)]),
+        ([A, A | {"token": "b", "size": 2}], lambda p: [Part(name="a", size=3), p[0]]),
+        ([A, B], lambda p: [p[1], p[1], Part(name="b", size=3)]),
+        ([B, A], lambda p: [p[0], Part(name="a", size=3), Part(name="a", size=4)]),
+    ],
+)
+def test_a_name_that_several_have_tells_no_item(parts: list[dict[str, Any]], edit: Any) -> None:
+    """As those of volume mounts; also where the others are known already."""
+
+    def rebuild(obj: Thing) -> None:
+        obj.spec.parts = edit(obj.spec.parts)
+
+    with pytest.raises(RebuiltItemsError):
+        change(thing(parts=parts), rebuild)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_one_item_in_the_place_of_another_is_told_by_its_name(at: int) -> None:
+    """The old one went, and what it held with it."""
+
+    def edit(obj: Thing) -> None:
+        obj.spec.parts[at] = Part(name="other")
+
+    expected: list[Any] = [A, B]
+    expected[at] = {"name": "other"}
+    assert edited(thing(parts=[A, B]), edit)["spec"]["parts"] == expected
+
+
+def test_an_item_that_was_renamed_is_the_one_that_was_there() -> None:
+    """It still holds what its class does not know, so that it loses nothing else either."""
+    raw = thing(parts=[A | {"inner": [{"name": "i", "unknown": 1}]}])
+
+    def edit(obj: Thing) -> None:
+        obj.spec.parts[0].name = "other"
+        obj.spec.parts[0].inner = [Leaf(name="i")]
+
+    expected = [raw["spec"]["parts"][0] | {"name": "other"}]
+    assert edited(raw, edit)["spec"]["parts"] == expected
+
+
 def test_values_of_a_map_keep_what_is_unknown() -> None:
     """Models by name, rebuilt by the handler."""
     raw = thing(byName={"a": {"name": "a", "size": 1, "unknown": 1}, "b": {"name": "b"}})
