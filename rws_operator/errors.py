@@ -1,6 +1,6 @@
 """Every error the runtime raises, as one tree.
 
-The lowest layer: nothing here imports anything of ours. Each message says what happened,
+The lowest layer but for what a refusal is made of. Each message says what happened,
 where, and what to do about it; `remedy` is kept apart so that the command line can print it
 on the same line and tests can look at it.
 
@@ -29,8 +29,9 @@ on the same line and tests can look at it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from rws_operator.refusal import FORBIDDEN, as_causes, as_code, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -213,55 +214,26 @@ class Denied(OperatorError):
 
     Args:
         message: Why; ``kubectl`` shows it.
-        code: HTTP status code of the API server's answer, 400 to 599.
+        code: HTTP status code of the API server's answer, 400 to 599; for all else it is 403.
         reason: Machine-readable reason, e.g. ``Conflict``; by default the one that fits the code.
         causes: A path and what is wrong there, per field, e.g. ``("spec.size", "too large")``.
             With code 422 ``kubectl`` shows them in place of the message.
-
-    Raises:
-        ConfigurationError: The code is no error's, or a reason or a cause is no text.
     """
 
     def __init__(
         self,
         message: str,
         *,
-        code: int = 403,
+        code: int = FORBIDDEN,
         reason: str | None = None,
         causes: Sequence[tuple[str, str]] = (),
     ) -> None:
-        if type(code) is not int or not 400 <= code <= 599:
-            raise ConfigurationError(
-                f"Denied: {code!r} is not the status code of an error",
-                remedy="use 403, or another one from 400 to 599",
-            )
-        given: Any = reason
-        if given is not None and not isinstance(given, str):
-            raise ConfigurationError(
-                f"Denied: reason={reason!r}", remedy='use a text such as "Conflict", or None'
-            )
-        self.message = encodable(str(message))  # authors raise Denied(error)
-        self.code = code
-        self.reason = None if reason is None else encodable(reason)
-        self.causes = _causes(causes)
+        # Never raises: a handler that failed might let the request through, see `refusal`.
+        self.message = as_text(message)  # authors raise Denied(error)
+        self.code = as_code(code)
+        self.reason = None if reason is None else as_text(reason)
+        self.causes = as_causes(causes)
         super().__init__(self.message)
-
-
-def _causes(causes: Any) -> tuple[tuple[str, str], ...]:
-    found = tuple(causes) if isinstance(causes, Iterable) else (causes,)
-    for each in found:
-        is_pair = isinstance(each, list | tuple) and len(each) == 2
-        if not (is_pair and all(isinstance(part, str) for part in each)):
-            raise ConfigurationError(
-                f"Denied: the cause {each!r} is no field and its fault",
-                remedy='write causes=[("spec.size", "too large")]',
-            )
-    return tuple((encodable(field), encodable(fault)) for field, fault in found)
-
-
-def encodable(text: str) -> str:
-    """The text with ``?`` for what has no place in UTF-8: halves of a character."""
-    return text.encode(errors="replace").decode()
 
 
 def check_seconds(seconds: Any, what: str) -> float:
