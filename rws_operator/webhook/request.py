@@ -1,30 +1,25 @@
 """`AdmissionRequest`: what a handler is asked about, and what it may say beside its answer.
 
 One per call. The objects are decoded when they are asked for, anew from what the API server sent,
-so that no handler can change what others compare with.
+so that no handler can change what others compare with. What of them can be read says `reading`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from rws_operator.client.decode import decode_json, decode_object
 from rws_operator.controller.checks import check_type
-from rws_operator.errors import ConfigurationError, DeadlineExceeded, DecodeError, encodable
-from rws_operator.resources import Kind
+from rws_operator.errors import ConfigurationError, DeadlineExceeded
+from rws_operator.refusal import encodable
 from rws_operator.resources.names import check_qualified
-from rws_operator.webhook.invalid import faults, is_of_status, warning
-from rws_operator.webhook.merge import encode, read_keys, same
+from rws_operator.webhook.reading import Reading, decoded
 from rws_operator.webhook.review import is_null
 from rws_operator.webhook.user import decode_user
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
-
-    import msgspec
 
     from rws_operator.client import Client
     from rws_operator.resources import KindLike
@@ -62,14 +57,14 @@ class AdmissionRequest(Generic[T]):
         "_old_object",
         "_raw_object",
         "_raw_old_object",
-        "_resource",
+        "_reading",
         "_review",
         "_warnings",
     )
 
     def __init__(self, review: ReviewedRequest, resource: KindLike, call: Call) -> None:
         self._review = review
-        self._resource = resource
+        self._reading = Reading(review, resource, self.warn)
         self._call = call
         self._loop = asyncio.get_running_loop()
         self._object: T | None = None
@@ -138,7 +133,7 @@ class AdmissionRequest(Generic[T]):
     @property
     def options(self) -> dict[str, Any]:
         """The request's options, e.g. CreateOptions with its ``fieldManager``."""
-        return _decoded(self._review.options) or {}
+        return decoded(self._review.options) or {}
 
     @property
     def user(self) -> UserInfo:
@@ -165,7 +160,7 @@ class AdmissionRequest(Generic[T]):
             raise ConfigurationError(
                 f"a {self.operation} request has no object", remedy="read request.old_object"
             )
-        found: T = self._read_new()
+        found: T = self._reading.new()
         self._object = found
         return found
 
@@ -179,21 +174,21 @@ class AdmissionRequest(Generic[T]):
         """
         if not self._has_read_old:
             self._has_read_old = True
-            self._old_object = self._read_old()
+            self._old_object = self._reading.old()
         return self._old_object
 
     @property
     def raw_object(self) -> dict[str, Any] | None:
         """The object as JSON data, as it came; changing it changes nothing."""
         if self._raw_object is None:
-            self._raw_object = _decoded(self._review.object)
+            self._raw_object = decoded(self._review.object)
         return self._raw_object
 
     @property
     def raw_old_object(self) -> dict[str, Any] | None:
         """The stored object as JSON data, as it came."""
         if self._raw_old_object is None:
-            self._raw_old_object = _decoded(self._review.old_object)
+            self._raw_old_object = decoded(self._review.old_object)
         return self._raw_old_object
 
     @property
@@ -261,56 +256,6 @@ class AdmissionRequest(Generic[T]):
         """What `audit` was given so far."""
         return dict(self._audit)
 
-    def _typed(self, raw: bytes | msgspec.Raw) -> Any:
-        if isinstance(self._resource, Kind):
-            return decode_json(raw, decode_object, self._resource.kind)
-        text = bytes(raw)
-        if text[:1] != b"{":
-            raise DecodeError(f"{self._resource.__name__} can't be read: it is no JSON object")
-        return self._resource.from_wire(text)
-
-    def _read_new(self) -> Any:
-        try:
-            return self._typed(self._review.object)
-        except DecodeError as error:
-            if not (self._is_update_of(error) and self._leaves_status()):
-                raise
-            return self._without_status(self._review.object, error)
-
-    def _read_old(self) -> Any:
-        raw = self._review.old_object
-        if is_null(raw):
-            return None
-        try:
-            return self._typed(raw)
-        except DecodeError as error:
-            # A deletion repairs nothing; and what is no field's fault is no fault of the object.
-            if is_null(self._review.object) or not faults(error):
-                raise
-            if self._is_update_of(error):
-                with suppress(DecodeError):
-                    return self._without_status(raw, error)
-            self.warn(warning(self._review, error, "was compared with nothing, for it is stored"))
-            return None
-
-    def _is_update_of(self, error: DecodeError) -> bool:
-        """Whether the object itself is updated, and only a status can't be read."""
-        is_update = self.operation == "UPDATE" and not self._review.sub_resource
-        return is_update and isinstance(self._resource, type) and is_of_status(error)
-
-    def _leaves_status(self) -> bool:
-        old, new = self.raw_old_object or {}, self.raw_object or {}
-        return "status" in old and "status" in new and same(old["status"], new["status"])
-
-    def _without_status(self, raw: msgspec.Raw, error: DecodeError) -> Any:
-        keys = read_keys(raw)
-        del keys["status"]
-        found = self._typed(encode(keys))
-        text = warning(self._review, error, "was reviewed without its stored status, which is")
-        if text not in self._warnings:
-            self.warn(text)
-        return found
-
     async def _until_deadline(self, call: Coroutine[Any, Any, X]) -> X:
         limit = asyncio.timeout_at(self._call.deadline)
         try:
@@ -320,10 +265,6 @@ class AdmissionRequest(Generic[T]):
             if not limit.expired():
                 raise
             raise DeadlineExceeded("the handler's deadline has passed") from error
-
-
-def _decoded(raw: msgspec.Raw) -> dict[str, Any] | None:
-    return None if is_null(raw) else decode_json(raw, decode_object, "object")
 
 
 def _is_on_a_loop() -> bool:
