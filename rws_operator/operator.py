@@ -166,7 +166,7 @@ class Operator:
 
         It is called with an `AdmissionRequest` and raises `Denied` to refuse. What the class's
         own validators refuse is denied before it is called. It is not asked about steps of a
-        deletion: updates of an object with a deletionTimestamp of metadata and status alone.
+        deletion: updates of an object with a deletionTimestamp that change finalizers alone.
 
         Args:
             kind: A CustomResource class, whose CRD is printed too, or a Kind.

@@ -5,14 +5,15 @@ refused, and no handler ever sees it. A validating handler then raises or does n
 gives back an object, and what it changed becomes a patch of the object as it came.
 
 Invariants: an object that can't be read may always be repaired, lose its finalizers and be deleted;
-no handler keeps an object that is being deleted from losing its finalizers.
+no handler keeps an object that is being deleted from losing its finalizers; nobody brings in what
+its class can't read.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, Never
 
 import msgspec
@@ -23,7 +24,7 @@ from rws_operator.errors import DecodeError, Denied, OperatorError
 from rws_operator.resources import Model, to_wire
 from rws_operator.resources.model import wire_form
 from rws_operator.webhook.errors import ReviewError
-from rws_operator.webhook.invalid import denial, faults, warning
+from rws_operator.webhook.invalid import denial, faults, keys_at_fault, warning
 from rws_operator.webhook.items import RebuiltItemsError, values_by_key
 from rws_operator.webhook.patch import Operation, patch, same
 from rws_operator.webhook.request import AdmissionRequest
@@ -81,7 +82,7 @@ class Admission:
             _ = request.old_object if is_deletion else request.object
         except DecodeError as error:
             is_known = isinstance(self._resource, type) and faults(error)
-            if is_known and (is_deletion or _is_bookkeeping(request)):
+            if is_known and (is_deletion or _is_bookkeeping(request, error)):
                 request.warn(warning(review, error, "was not reviewed, for it is"))
                 return False
             raise denial(review, error) from error
@@ -199,22 +200,45 @@ def _not_finite(value: Any, path: str) -> Iterator[str]:
 
 
 def _only_ends(review: ReviewedRequest, request: AdmissionRequest[Any]) -> bool:
-    """Whether an update is a step of a deletion, such as one of its finalizers' removal."""
-    if review.operation != "UPDATE" or _DELETED not in bytes(review.old_object):
+    """Whether an update does nothing but take finalizers off an object that is being deleted.
+
+    All else may be what a function guards, also then: a label, an owner, the status.
+    """
+    if review.operation != "UPDATE" or review.sub_resource:
         return False
-    both = (request.raw_old_object, request.raw_object)
-    metadata = [each.get("metadata") for each in both if each is not None]
-    is_being_deleted = all(isinstance(m, dict) and m.get("deletionTimestamp") for m in metadata)
-    return is_being_deleted and _is_bookkeeping(request)
-
-
-_DELETED = b'"deletionTimestamp"'
-
-
-def _is_bookkeeping(request: AdmissionRequest[Any]) -> bool:
-    """Whether an update changes nothing that a class decides on, e.g. only finalizers."""
+    if _DELETED not in bytes(review.old_object):
+        return False
     old, new = request.raw_old_object, request.raw_object
     if old is None or new is None:
         return False
-    decided = (old.keys() | new.keys()) - {"metadata", "status"}
+    return (
+        bool(_metadata(old).get("deletionTimestamp"))
+        and _differ_only_in(old, new, {"metadata"})
+        and _differ_only_in(_metadata(old), _metadata(new), _OF_A_STEP)
+    )
+
+
+_DELETED = b'"deletionTimestamp"'
+_OF_A_STEP = {"finalizers", "managedFields", "resourceVersion", "generation"}
+
+
+def _is_bookkeeping(request: AdmissionRequest[Any], error: DecodeError) -> bool:
+    """Whether an update changes only metadata or status, and nothing that can't be read."""
+    old, new = request.raw_old_object, request.raw_object
+    if old is None or new is None:
+        return False
+    at_fault = keys_at_fault(error)
+    free = set() if "" in at_fault else {"metadata", "status"} - at_fault
+    return _differ_only_in(old, new, free | {"metadata"}) and (
+        "metadata" in free or _differ_only_in(_metadata(old), _metadata(new), _OF_A_STEP)
+    )
+
+
+def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = raw.get("metadata")
+    return found if isinstance(found, dict) else {}
+
+
+def _differ_only_in(old: Mapping[str, Any], new: Mapping[str, Any], keys: Set[str]) -> bool:
+    decided = (old.keys() | new.keys()) - keys
     return all(key in old and key in new and same(old[key], new[key]) for key in decided)

@@ -46,11 +46,16 @@ def warning(request: ReviewedRequest, error: DecodeError, outcome: str) -> str:
 
 def is_of_status(error: DecodeError) -> bool:
     """Whether an object's status, and nothing else of it, can't be read."""
+    return keys_at_fault(error) == {"status"}
+
+
+def keys_at_fault(error: DecodeError) -> set[str]:
+    """The object's own keys that hold what can't be read, "" for all of it together."""
     refusal = error.__cause__
-    return isinstance(refusal, pydantic.ValidationError) and all(
-        each["loc"][:1] == ("status",)
-        for each in refusal.errors(include_url=False, include_input=False)
-    )
+    if not isinstance(refusal, pydantic.ValidationError):
+        return set()
+    places = (each["loc"] for each in refusal.errors(include_url=False, include_input=False))
+    return {str(place[0]) if place else "" for place in places}
 
 
 def faults(error: DecodeError) -> list[tuple[str, str]]:

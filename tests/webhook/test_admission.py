@@ -4,6 +4,7 @@ import contextvars
 import inspect
 import threading
 import time
+from http import HTTPStatus
 from typing import Any
 
 import pydantic
@@ -207,13 +208,6 @@ async def test_a_denial_has_a_code_a_reason_and_causes() -> None:
         "name": "a",
         "causes": [{"field": "spec.a", "message": "too large", "reason": "FieldValueInvalid"}],
     }
-
-
-@pytest.mark.parametrize("code", [200, 399, 600])
-def test_a_denial_needs_an_error_code(code: int) -> None:
-    """The API server would make 400 of it."""
-    with pytest.raises(ConfigurationError, match=str(code)):
-        Denied("no", code=code)
 
 
 @pytest.mark.parametrize("mutating", [False, True])
@@ -806,6 +800,9 @@ def deleted(obj: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return obj | {"metadata": ending | metadata}
 
 
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "o"}
+
+
 async def refuse(_: Any) -> None:
     """Refuse everything."""
     raise Denied("no")
@@ -815,13 +812,12 @@ async def refuse(_: Any) -> None:
 @pytest.mark.parametrize("kind", [Thing, THING])
 async def test_no_handler_stops_a_deletion(mutating: bool, kind: Any) -> None:
     """Its finalizer's removal is an update, which is not what the handler decides on."""
-    old = deleted(thing(), finalizers=["example.com/a"])
-    for new in (deleted(thing()), deleted(thing()) | {"status": {"ready": 1}}):
-        body = review(new, operation="UPDATE", oldObject=old)
-        assert await ask(refuse, body, mutating=mutating, kind=kind) == {
-            "uid": "6f1a",
-            "allowed": True,
-        }
+    kept = {"labels": {"a": "b"}, "resourceVersion": "1", "generation": 1}
+    old = deleted(thing(), finalizers=["example.com/a"], **kept)
+    gone = {"resourceVersion": "2", "generation": 2, "managedFields": [{"manager": "kubectl"}]}
+    new = deleted(thing(), **kept | gone)
+    body = review(new, operation="UPDATE", oldObject=old)
+    assert await ask(refuse, body, mutating=mutating, kind=kind) == {"uid": "6f1a", "allowed": True}
 
 
 @pytest.mark.parametrize(
@@ -832,11 +828,24 @@ async def test_no_handler_stops_a_deletion(mutating: bool, kind: Any) -> None:
         (deleted(thing()), thing()),
         (deleted(thing()), deleted(thing(schedule="@weekly"))),
         (thing(schedule="@deletionTimestamp"), thing(schedule="@deletionTimestamp")),
+        (deleted(thing()), deleted(thing(), labels={"a": "b"})),
+        (deleted(thing(), annotations={"a": "b"}), deleted(thing())),
+        (deleted(thing()), deleted(thing(), ownerReferences=[{"uid": "no more"}])),
+        (deleted(thing()), deleted(thing(), ownerReferences=[OWNER])),
+        (deleted(thing()), deleted(thing()) | {"status": {"ready": 1}}),
+        (deleted(thing()), deleted(thing()) | {"unknown": 1}),
     ],
 )
 async def test_all_other_updates_are_reviewed(old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Also a change of the spec while the object is being deleted."""
+    """Also a change of anything but finalizers while the object is being deleted."""
     assert not (await ask(refuse, review(new, operation="UPDATE", oldObject=old)))["allowed"]
+
+
+async def test_a_subresource_of_what_is_being_deleted_is_reviewed() -> None:
+    """Who registered a function for it is asked, whatever it changes."""
+    old, new = deleted(thing(), finalizers=["example.com/a"]), deleted(thing())
+    body = review(new, operation="UPDATE", oldObject=old, subResource="status")
+    assert not (await ask(refuse, body))["allowed"]
 
 
 async def test_a_stored_status_that_can_not_be_read_stops_no_change_of_the_spec() -> None:
@@ -885,16 +894,43 @@ async def test_a_patch_leaves_a_status_that_can_not_be_read() -> None:
         (settled({"ready": "x"}), settled({"ready": "y"}), {}),
         (settled({"ready": "x"}), settled({"ready": "x"}, retentionDays=0), {}),
         (settled({"ready": 1}), settled({"ready": "x"}), {"subResource": "status"}),
+        (settled({"ready": "x"}), settled({"ready": "y"}), {"subResource": "status"}),
+        (
+            settled(None, retentionDays=0),
+            settled({"ready": "x"}, retentionDays=0),
+            {"subResource": "status"},
+        ),
     ],
 )
 async def test_what_brings_a_fault_is_denied(
     old: dict[str, Any], new: dict[str, Any], request_: dict[str, Any]
 ) -> None:
     """A new status that can't be read, or a fault beside the stored one."""
-    new["spec"].setdefault("retentionDays", 3)
     body = review(new, operation="UPDATE", oldObject=old, **request_)
     answer = await ask(nothing, body, kind=Settled)
     assert (answer["allowed"], answer["status"]["code"]) == (False, 422)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "request_"),
+    [
+        (
+            settled({"ready": 1}, retentionDays=0),
+            settled({"ready": 2}, retentionDays=0),
+            {"subResource": "status"},
+        ),
+        (settled({"ready": "x"}), settled({"ready": "x"}), {"subResource": "status"}),
+    ],
+)
+async def test_a_stored_fault_stops_no_status(
+    old: dict[str, Any], new: dict[str, Any], request_: dict[str, Any]
+) -> None:
+    """A controller can say what is wrong; the client is warned."""
+    answer = await ask(
+        refuse, review(new, operation="UPDATE", oldObject=old, **request_), kind=Settled
+    )
+    assert answer["allowed"]
+    assert "was not reviewed" in answer["warnings"][0]
 
 
 @pytest.mark.parametrize("value", [5, [1], "a", True])
@@ -1039,24 +1075,41 @@ async def test_an_audit_annotation_is_a_text(key: Any, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "code", "reason", "causes"),
     [
-        {"code": 403.5},
-        {"code": "403"},
-        {"code": True},
-        {"code": 200},
-        {"reason": 5},
-        {"causes": [("a", 5)]},
-        {"causes": [("a",)]},
-        {"causes": ["ab"]},
-        {"causes": "ab"},
-        {"causes": 5},
+        ({"code": HTTPStatus.CONFLICT}, 409, "Conflict", None),
+        ({"code": 403.5}, 403, "Forbidden", None),
+        ({"code": "409"}, 403, "Forbidden", None),
+        ({"code": True}, 403, "Forbidden", None),
+        ({"code": None}, 403, "Forbidden", None),
+        ({"code": 399}, 403, "Forbidden", None),
+        ({"code": 600}, 403, "Forbidden", None),
+        ({"reason": 5}, 403, "5", None),
+        ({"causes": [("a", 5)]}, 403, "Forbidden", [("a", "5")]),
+        ({"causes": [("a",)]}, 403, "Forbidden", [("", "('a',)")]),
+        ({"causes": ["ab"]}, 403, "Forbidden", [("", "ab")]),
+        ({"causes": "ab"}, 403, "Forbidden", [("", "ab")]),
+        ({"causes": 5}, 403, "Forbidden", [("", "5")]),
+        ({"causes": {"a": "b"}}, 403, "Forbidden", [("a", "b")]),
+        ({"causes": None}, 403, "Forbidden", None),
     ],
 )
-def test_a_refusal_that_can_not_be_told_is_refused(options: dict[str, Any]) -> None:
-    """Where it is raised, and not when it is written."""
-    with pytest.raises(ConfigurationError, match="Denied"):
-        Denied("no", **options)
+async def test_a_refusal_that_is_written_wrong_refuses_all_the_same(
+    options: dict[str, Any], code: int, reason: str, causes: Any
+) -> None:
+    """A failure would let the request through where failures are ignored."""
+
+    async def check(_: Any) -> None:
+        raise Denied("no", **options)
+
+    answer = await ask(check, review(thing()))
+    assert not answer["allowed"]
+    status = answer["status"]
+    assert (status["code"], status["reason"], status["message"]) == (code, reason, "no")
+    found = [
+        (each["field"], each["message"]) for each in status.get("details", {}).get("causes", [])
+    ]
+    assert found == (causes or [])
 
 
 async def test_a_refusal_may_hold_half_a_character() -> None:
