@@ -33,29 +33,7 @@ FailurePolicy = Literal["Fail", "Ignore"]
 class RegistrationOptions(EntryOptions, total=False):
     """What may be said of a webhook beside its kind, its path and its function.
 
-    Keys:
-        name: Name of the webhook in its configuration, at least three DNS labels; default e.g.
-            ``validate.backups.example.com``.
-        operations: Default ``("CREATE", "UPDATE")``.
-        subresources: Subresources to be called for in place of the object itself, which is
-            written ``""``, e.g. ``("", "status")``. Default: the object itself alone.
-        failure_policy: ``Fail`` (default) where a request fails if the webhook can't answer,
-            ``Ignore`` where it goes on.
-        timeout_seconds: Seconds the API server waits, 1 to 30; default 10.
-        side_effects: ``NoneOnDryRun`` where the function writes elsewhere unless
-            `AdmissionRequest.dry_run`; default ``None``.
-        match_policy: ``Equivalent`` (default) where requests in other versions of the kind are
-            converted and reviewed as well, else ``Exact``.
-        match_conditions: CEL expressions by name; the webhook is called where all are true.
-            Default: none.
-        namespace_selector: Label selector of the objects' namespaces, as on the wire. Default:
-            all.
-        object_selector: Label selector of the objects, as on the wire. Default: all.
-        reinvocation: ``IfNeeded`` where the API server may call again after later webhooks
-            changed the object; of mutating webhooks only. Default ``Never``.
-        exempt_own_namespace: Leave out the operator's own namespace, so that the webhook can't
-            keep the operator from being started. Default: only for kinds that are given as a
-            Kind, such as built-in ones, and have a namespace or are one.
+    As `WebhookOptions`, without the path.
     """
 
     name: str
@@ -99,7 +77,7 @@ class WebhookOptions(RegistrationOptions, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Registration:
-    """One webhook, its options resolved; see `RegistrationOptions`.
+    """One webhook, its options resolved; see `WebhookOptions`.
 
     Raises:
         ConfigurationError: The API server would refuse it, or it can't do what it says.

@@ -185,7 +185,9 @@ class Webhooks:
     def wrap(self, app: web.Application) -> web.Application:
         """Add the paths to an application, which answers all others itself.
 
-        Call it last: what is registered afterwards is not added.
+        Call it last: what is registered afterwards is not added. An application of aiohttp
+        unpacks compressed bodies itself, so they are read here, where the operator's own server
+        answers 415.
         """
         for path in self._routes:
             app.router.add_route("*", path, self.handle)
