@@ -310,10 +310,15 @@ class Operator:
         """Add a permission that no controller's declaration says, e.g. a webhook handler's.
 
         Raises:
-            ConfigurationError: It is no PolicyRule.
+            ConfigurationError: It is no PolicyRule, or the operator runs already.
         """
         remedy = 'write PolicyRule("", ("secrets",), ("get",))'
         check_type(rule, PolicyRule, f"operator {self.name}: rule", remedy)
+        if self._lifecycle is not None:
+            raise ConfigurationError(
+                f"operator {self.name}: a rule was added after the start",
+                remedy="add rules before run(); they are printed with the manifests",
+            )
         self._rules.append(rule)
 
     def rules(self) -> list[PolicyRule]:
