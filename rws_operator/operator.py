@@ -261,6 +261,11 @@ class Operator:
         int or float, an item without the nulls that are its defaults; a write at the other
         version stores that. Where the exact text matters, let the field be a ``str``.
 
+        Keys that a class does not know (a newer schema's) stay where they were. In a list they
+        follow their item: it is known by its ``name``, else by its content, else by its place.
+        So where items are moved, added or left out, keep their names; what belongs to an item
+        that is not known again is gone.
+
         The functions don't see managedFields, which stay as they are.
 
         Args:
@@ -310,10 +315,15 @@ class Operator:
         """Add a permission that no controller's declaration says, e.g. a webhook handler's.
 
         Raises:
-            ConfigurationError: It is no PolicyRule.
+            ConfigurationError: It is no PolicyRule, or the operator runs already.
         """
         remedy = 'write PolicyRule("", ("secrets",), ("get",))'
         check_type(rule, PolicyRule, f"operator {self.name}: rule", remedy)
+        if self._lifecycle is not None:
+            raise ConfigurationError(
+                f"operator {self.name}: a rule was added after the start",
+                remedy="add rules before run(); they are printed with the manifests",
+            )
         self._rules.append(rule)
 
     def rules(self) -> list[PolicyRule]:

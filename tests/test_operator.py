@@ -241,7 +241,7 @@ async def test_a_missing_reconcile_is_told_before_a_kubeconfig_is_looked_for() -
 
 
 async def test_an_operator_runs_once(tmp_path: Any) -> None:
-    """A failed start leaves no task; what was run can neither run again nor take controllers."""
+    """A failed start leaves no task; what was run can neither run again nor take more."""
     operator = Operator("app")
     operator.controller(Thing).reconcile(reconcile)
     before = asyncio.all_tasks()
@@ -252,6 +252,8 @@ async def test_an_operator_runs_once(tmp_path: Any) -> None:
         await operator.run()
     with pytest.raises(ConfigurationError, match="ConfigMap was added after the start"):
         operator.controller(kinds.ConfigMap)
+    with pytest.raises(ConfigurationError, match="a rule was added after the start"):
+        operator.rule(PolicyRule("", ("secrets",), ("get",)))
     with pytest.raises(ConfigurationError, match=r"webhook at .* was added after the start"):
         validating(operator)
     with pytest.raises(ConfigurationError, match="Thing to Thing was added after the start"):

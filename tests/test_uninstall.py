@@ -411,12 +411,56 @@ async def test_kept_objects_are_not_lost_to_a_dead_conversion(subject: Subject) 
         await subject.uninstall(keep_crds=True, timeout_seconds=3)
     assert f"{subject.kind.resource} are converted still" in str(ended.value)
     assert "run uninstall again, with a longer --timeout" in str(ended.value)
+    assert "until then its admission webhooks are off" in str(ended.value)
     assert {"CustomResourceDefinition", "Deployment"} <= set(await subject.left())
     async with running(subject.operator, http_port=0, webhook_port=port):
         await eventually(20, lambda: is_ready(subject.operator))
         await subject.uninstall(keep_crds=True)
     found = await subject.admin.get(subject.kind, "old", subject.name)
     assert found["spec"] == {"volumes": 7}
+
+
+async def test_kept_objects_are_stored_anew_where_the_storage_version_is_not_served(
+    subject: Subject,
+) -> None:
+    """They are read in a version that is; where none is, nobody says that they were stored."""
+    port = subject.serve()
+    await stored_as_old(subject)
+    await subject.apply()
+    await _serve_versions(subject, [])
+    with pytest.raises(UninstallIncomplete, match="they can't be read"):
+        await subject.uninstall(keep_crds=True, timeout_seconds=3)
+    await _serve_versions(subject, ["v1alpha1"])
+    async with running(subject.operator, http_port=0, webhook_port=port):
+        await eventually(20, lambda: is_ready(subject.operator))
+        told = await subject.uninstall(keep_crds=True)
+    assert f"stored 1 {subject.kind.resource} as v1" in told
+    await _serve_versions(subject, ["v1", "v1alpha1"])
+    found = await subject.admin.get(subject.kind, "old", subject.name)
+    assert found["spec"] == {"volumes": 7}
+
+
+async def _serve_versions(subject: Subject, served: list[str]) -> None:
+    """Have the API server answer in these versions alone, and wait until it does."""
+    found = await subject.admin.get(CRD, subject.kind.resource)
+    versions = [{**each, "served": each["name"] in served} for each in found["spec"]["versions"]]
+    patch = {"spec": {"versions": versions}}
+    await subject.admin.patch(CRD, subject.kind.resource, patch=patch)
+
+    async def is_seen() -> bool:
+        for kind in (subject.kind, subject.old_kind):
+            is_served = True
+            try:
+                await subject.admin.list(kind)
+            except NotFound:
+                is_served = False
+            except OperatorError:
+                pass  # it is served, though nobody converts
+            if is_served != (kind.version in served):
+                return False
+        return True
+
+    await eventually(20, is_seen)
 
 
 async def test_the_permission_to_store_anew_is_asked_for_where_it_is_needed(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import OperatorError
 from rws_operator.uninstall.errors import UninstallIncomplete
-from rws_operator.uninstall.instances import rewrite, settled, stored_kind
+from rws_operator.uninstall.instances import rewrite, served_kind, settled, storage_version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ def is_stored_older(crd: Mapping[str, Any]) -> bool:
     if not is_converted(crd):
         return False
     stored = set(crd.get("status", {}).get("storedVersions", ()))
-    return bool(stored - {stored_kind(crd).version})
+    return bool(stored - {storage_version(crd)})
 
 
 async def revert_conversion(
@@ -54,14 +54,15 @@ async def revert_conversion(
     if not is_converted(crd):
         return
     if is_stored_older(crd):
-        kind = stored_kind(crd)
-        fault = await _rewrite(removal, kind)
+        kind = served_kind(crd)
+        fault = await _rewrite(removal, kind, storage_version(crd))
         if fault is not None and keeps_objects:
             raise UninstallIncomplete(
                 f"{kind.resource} are converted still, for without it those that are stored in "
                 f"an older version would lose what they hold: {fault}",
                 remedy="see that the operator runs and converts, and run uninstall again, with a "
-                "longer --timeout if it takes its time",
+                "longer --timeout if it takes its time; until then its admission webhooks are "
+                "off: to have them back, install it again",
             )
         if fault is not None:
             removal.tell(
@@ -73,7 +74,7 @@ async def revert_conversion(
     removal.tell(f"reverted the conversion of {part.key.name} to None")
 
 
-async def _rewrite(removal: Removal, kind: Kind) -> str | None:
+async def _rewrite(removal: Removal, kind: Kind, version: str) -> str | None:
     """Store objects in the storage version; return what is in the way, None if nothing is."""
     try:
         async with asyncio.timeout(removal.timeout_seconds):
@@ -84,5 +85,5 @@ async def _rewrite(removal: Removal, kind: Kind) -> str | None:
         return f"to store them anew took longer than {removal.timeout_seconds:g} s"
     if failed:
         return f"{len(failed)} of {count} can't be stored anew, e.g. {failed[0]}"
-    removal.tell(f"stored {count} {kind.resource} as {kind.version}")
+    removal.tell(f"stored {count} {kind.resource} as {version}")
     return None

@@ -45,10 +45,19 @@ class Instance(NamedTuple):
     is_deleting: bool
 
 
-def stored_kind(crd: Mapping[str, Any]) -> Kind:
-    """The kind of a CRD's objects, at the version that they are stored in."""
-    spec = crd["spec"]
-    version = next(each["name"] for each in spec["versions"] if each["storage"])
+def storage_version(crd: Mapping[str, Any]) -> str:
+    """The version that a CRD's objects are written in, which need not be served."""
+    return str(next(each["name"] for each in crd["spec"]["versions"] if each["storage"]))
+
+
+def served_kind(crd: Mapping[str, Any]) -> Kind:
+    """The kind of a CRD's objects, at a version that they can be read in.
+
+    That is the storage version where it is served, or where none is.
+    """
+    spec, stored = crd["spec"], storage_version(crd)
+    served = [each["name"] for each in spec["versions"] if each["served"]]
+    version = stored if stored in served or not served else served[0]
     return Kind(
         f"{spec['group']}/{version}",
         spec["names"]["kind"],
@@ -60,10 +69,13 @@ def stored_kind(crd: Mapping[str, Any]) -> Kind:
 async def instances(client: Client, kind: Kind) -> list[Instance]:
     """All objects of a kind; none if there is no such kind."""
     try:
-        objects = await client.list(kind)
+        return await _listed(client, kind)
     except NotFound:
         return []
-    return [_instance(each["metadata"]) for each in objects]
+
+
+async def _listed(client: Client, kind: Kind) -> list[Instance]:
+    return [_instance(each["metadata"]) for each in await client.list(kind)]
 
 
 def _instance(metadata: Mapping[str, Any]) -> Instance:
@@ -95,10 +107,17 @@ async def settled(call: Callable[[], Awaitable[_T]]) -> _T:
 async def rewrite(client: Client, kind: Kind) -> tuple[int, list[str]]:
     """Have the server store each object anew, in the storage version.
 
+    Args:
+        client: An administrator's.
+        kind: The objects' kind, at any version that is served.
+
     Returns:
         How many there are, and what went wrong.
+
+    Raises:
+        OperatorError: They can't be listed; where no version is served they may be there still.
     """
-    found = await settled(lambda: instances(client, kind))
+    found = await settled(lambda: _listed(client, kind))
 
     async def one(instance: Instance) -> None:
         name, namespace = instance.key.name, instance.key.namespace or None

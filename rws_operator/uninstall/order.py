@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rws_operator.resources import kinds
 from rws_operator.uninstall.conversion import is_converted, is_stored_older, revert_conversion
 from rws_operator.uninstall.end_of_kinds import delete_kinds, refuse_orphans, release
-from rws_operator.uninstall.instances import stored_kind
+from rws_operator.uninstall.instances import served_kind
 from rws_operator.uninstall.parts import Part, Parts
 from rws_operator.uninstall.permissions import Access, check_permissions, needed
 from rws_operator.uninstall.removal import Removal
@@ -52,12 +52,12 @@ async def uninstall(
             that nobody would take off any more; nothing was changed.
         UninstallIncomplete: Something would not go in time, or kept objects can't be stored
             as they must be without a conversion. As long as it is objects, the operator is left
-            running.
+            running, without its webhook configurations.
         ApiError: The API server refused something.
     """
     parts = Parts.of(documents)
     removal = Removal(client, _by_resource(finalizers), timeout_seconds, tell)
-    printed = {each["metadata"]["name"]: stored_kind(each) for each in documents if _is_crd(each)}
+    printed = {each["metadata"]["name"]: served_kind(each) for each in documents if _is_crd(each)}
     foreign = [kind for kind in finalizers if kind.resource not in printed]
     await check_permissions(
         client,
@@ -70,7 +70,7 @@ async def uninstall(
         ),
     )
     crds = {part: crd for part in parts.crds if (crd := await removal.read(part)) is not None}
-    own = {part: stored_kind(crd) for part, crd in crds.items()}
+    own = {part: served_kind(crd) for part, crd in crds.items()}
     converted = await _converted(removal, parts.foreign_crds, converts)
     await check_permissions(client, _of_conversions(crds, converted))
     if not (keep_crds or strip_finalizers):
@@ -114,7 +114,7 @@ def _of_conversions(
     own: Mapping[Part, Mapping[str, Any]], foreign: Mapping[Part, Mapping[str, Any]]
 ) -> list[Access]:
     """What may be done where conversions end: patch CRDs, and store objects anew."""
-    older = [stored_kind(crd) for crd in (*own.values(), *foreign.values()) if is_stored_older(crd)]
+    older = [served_kind(crd) for crd in (*own.values(), *foreign.values()) if is_stored_older(crd)]
     return [
         *(Access("patch", part.kind, name=part.key.name) for part in foreign),
         *(Access(verb, kind) for kind in older for verb in ("get", "list", "patch")),

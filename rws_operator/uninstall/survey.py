@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import NotFound, OperatorError
-from rws_operator.uninstall.instances import instances, stored_kind
+from rws_operator.uninstall.instances import instances, served_kind
 from rws_operator.uninstall.parts import Parts
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ async def _read(client: Client, part: Part) -> dict[str, Any] | None:
 
 
 async def _count(client: Client, crd: Mapping[str, Any]) -> str:
-    kind = stored_kind(crd)
+    kind = served_kind(crd)
     try:
         found = await instances(client, kind)
     except OperatorError as error:  # no conversion answers, for instance

@@ -7,7 +7,7 @@ source, and what the functions made of its typed form.
 Rules:
     1. Where the typed forms before and after are the same at a path, the raw value stays.
     2. What the source's model doesn't know is carried to the same path, where nothing is there
-       and the target's model can hold it; into lists only if they are of the same length.
+       and the target's model can hold it. In lists it follows the item, if that is known again.
     3. A default that the source did not have is not written, nor is null, nor a status.
     4. Metadata is the source's. Its labels and annotations may be changed, nothing else.
 """
@@ -15,11 +15,12 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rws_operator.resources.custom_resource import definition_of, schema_of
 from rws_operator.resources.model import Model, wire_form
 from rws_operator.resources.schema_fault import schema_fault
+from rws_operator.webhook.conversion_items import same_items
 from rws_operator.webhook.conversion_merge import (
     MISSING,
     Before,
@@ -37,8 +38,11 @@ _TYPE = ("apiVersion", "kind", "metadata")
 _FREE = ("labels", "annotations")
 
 
-class _Items(list[Any]):
-    """For each item of a list of models, what is not known of it."""
+class _Items(NamedTuple):
+    """A list of models as it came, and for each item what is not known of it."""
+
+    raw: list[Any]
+    unknown: list[Any]
 
 
 class Carrier:
@@ -146,8 +150,8 @@ def _unknown_in(value: Any, raw: Any) -> Any:
     if isinstance(value, list | tuple) and isinstance(raw, list) and len(value) == len(raw):
         if all(map(_is_known, value)):
             return None
-        items = _Items(_unknown_in(*pair) for pair in zip(value, raw, strict=True))
-        return items if any(items) else None
+        items = [_unknown_in(*pair) for pair in zip(value, raw, strict=True)]
+        return _Items(raw, items) if any(items) else None
     if isinstance(value, Mapping) and isinstance(raw, dict):
         inner = {key: _unknown_in(each, raw.get(key)) for key, each in value.items()}
         return {key: each for key, each in inner.items() if each}
@@ -174,9 +178,12 @@ def _carry(unknown: Mapping[str, Any], target: dict[str, Any], schema: Mapping[s
 def _carried(unknown: Any, target: Any, schema: Mapping[str, Any]) -> Any:
     if isinstance(unknown, dict) and isinstance(target, dict):
         _carry(unknown, target, schema)
-    elif isinstance(unknown, _Items) and isinstance(target, list) and len(unknown) == len(target):
+    elif isinstance(unknown, _Items) and isinstance(target, list):
         items = schema.get("items", {})
-        return [_carried(*pair, items) for pair in zip(unknown, target, strict=True)]
+        return [
+            item if at is None else _carried(unknown.unknown[at], item, items)
+            for at, item in zip(same_items(*unknown, target), target, strict=True)
+        ]
     return target
 
 

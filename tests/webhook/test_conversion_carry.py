@@ -338,19 +338,6 @@ def test_unknown_fields_of_a_function_that_changes_its_source_in_place():
     }
 
 
-def test_unknown_fields_of_lists_of_another_length():
-    """Which item they belonged to can't be told, so they are left out there, and only there."""
-
-    def shorten(source: Left) -> Right:
-        return Right(
-            metadata=source.metadata,
-            spec=Right.Spec(items=[Item(name=each.name) for each in source.spec.items[1:]]),
-        )
-
-    raw = left(spec={"items": [{"name": "a", "new": 1}, {"name": "b", "new": 2}], "newOne": 2})
-    assert content_of(convert(raw, shorten)) == {"spec": {"items": [{"name": "b"}], "newOne": 2}}
-
-
 def bare(source: Left) -> Right:
     """Give nothing."""
     return Right(metadata=source.metadata, spec=Right.Spec())
@@ -509,3 +496,108 @@ def test_list_of_which_the_model_leaves_items_out():
     raw = {**left(spec={"at": [one, one, other]}), "kind": "Moment"}
     converted = run(by_classes(route, msgspec.json.encode(raw)))
     assert [each[:10] for each in converted["spec"]["at"]] == [one[:10], other[:10], other[:10]]
+
+
+class Mount(Model):
+    """An item without a name."""
+
+    path: str
+    size: int = 7
+
+
+class Mounted(CustomResource, group=GROUP, version="v1", kind="Mounted"):
+    """A list of such items."""
+
+    mounts: list[Mount] = []
+
+
+class MountedV2(CustomResource, group=GROUP, version="v2", kind="Mounted", storage=False):
+    """The same."""
+
+    mounts: list[Mount] = []
+
+
+def mounted(mounts: list[dict[str, Any]], change: Any) -> Any:
+    """Convert a list of mounts, which `change` makes a list of."""
+    converters = Converters()
+    converters.add(
+        Mounted,
+        MountedV2,
+        lambda old: MountedV2(metadata=old.metadata, mounts=change(old.mounts)),
+    )
+    route = converters.route(f"{GROUP}/v1", "Mounted", f"{GROUP}/v2")
+    raw = {**left(mounts=mounts), "kind": "Mounted"}
+    return run(by_classes(route, msgspec.json.encode(raw)))["mounts"]
+
+
+def with_items(change: Any) -> Any:
+    """A function that makes a list of items of the source's."""
+
+    def make(source: Left) -> Right:
+        return Right(metadata=source.metadata, spec=Right.Spec(items=change(source.spec.items)))
+
+    return make
+
+
+A, B, C = ({"name": name, "new": name.upper()} for name in "abc")
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+@pytest.mark.parametrize(
+    ("change", "items"),
+    [
+        (lambda items: items[::-1], [C, B, A]),
+        (lambda items: items[1:], [B, C]),
+        (lambda items: [Item(name="x"), *items[1:]], [{"name": "x"}, B, C]),
+        (lambda items: [*items[1:], Item(name="x")], [B, C, {"name": "x"}]),
+        (lambda items: [Item(name="x"), *items], [{"name": "x"}, A, B, C]),
+        (
+            lambda items: [Item(name=f"{each.name}x") for each in items],
+            [{**each, "name": f"{each['name']}x"} for each in (A, B, C)],
+        ),
+    ],
+)
+def test_unknown_fields_follow_the_names_of_items(change, items, rebuilt):
+    """Whether a function moves items, leaves some out or adds some; renamed, they stay in place."""
+
+    def make(found: list[Item]) -> Any:
+        made = change(found)
+        return [Item(name=each.name) for each in made] if rebuilt else made
+
+    assert content_of(convert(left(spec={"items": [A, B, C]}), with_items(make))) == {
+        "spec": {"items": items}
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "mounts"),
+    [
+        (lambda mounts: mounts[::-1], [("c", "C"), ("b", "B"), ("a", "A")]),
+        (lambda mounts: mounts[1:], [("b", "B"), ("c", "C")]),
+        (lambda mounts: [*mounts[1:], Mount(path="x")], [("b", "B"), ("c", "C"), ("x", None)]),
+        (
+            lambda mounts: [Mount(path=f"/{each.path}") for each in mounts],
+            [("/a", "A"), ("/b", "B"), ("/c", "C")],
+        ),
+        (
+            lambda mounts: [Mount(path="x"), *mounts[1:]],
+            [("x", "A"), ("b", "B"), ("c", "C")],
+        ),
+    ],
+)
+def test_unknown_fields_follow_the_content_of_items(change, mounts):
+    """That is how items without a name are known again; with other content, in their place."""
+    raw = [{"path": path, "new": path.upper()} for path in "abc"]
+    made = mounted(
+        raw, lambda mounts: [Mount(path=each.path, size=each.size) for each in change(mounts)]
+    )
+    assert [(each["path"], each.get("new")) for each in made] == mounts
+
+
+def test_unknown_fields_of_items_that_nothing_tells_apart():
+    """No item gets another's: where one of two that look the same is gone, none gets any."""
+    raw = [{"path": "a", "new": 1}, {"path": "a", "new": 2}, {"path": "b", "new": 3}]
+    again = mounted(raw, lambda mounts: [Mount(path=each.path) for each in mounts])
+    assert again == raw
+    fewer = mounted(raw, lambda mounts: [Mount(path=each.path) for each in mounts[1:]])
+    assert [each.get("new") for each in fewer] == [None, 3]
