@@ -20,6 +20,7 @@ import select
 import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from aiohttp import web
 
@@ -59,6 +60,7 @@ class WebhookServer:
         self._server: web.Server | None = None
         self._is_leaving = self._is_gone = False
         self._under_way: set[web.RequestHandler] = set()
+        self._transports: WeakSet[asyncio.BaseTransport] = WeakSet()
 
     @property
     def port(self) -> int:
@@ -77,6 +79,7 @@ class WebhookServer:
         def connection() -> web.RequestHandler:
             return _Connection(
                 server,
+                self._transports.add,
                 loop=loop,
                 access_log=None,
                 logger=_http_log,
@@ -125,6 +128,7 @@ class WebhookServer:
         finally:
             self._is_gone = True
             await server.shutdown(_FLUSH_SECONDS)
+            await self._close_sockets()
 
     async def _finish(self, server: web.Server, seconds: float) -> None:
         """Close what is idle, until all has been answered or the time is over."""
@@ -143,6 +147,19 @@ class WebhookServer:
             await asyncio.sleep(_LOOK_SECONDS)
         if self._under_way:
             log.warning("cutting calls under way", extra={"calls": len(self._under_way)})
+
+    async def _close_sockets(self) -> None:
+        """Wait a moment for the clients' part of TLS's goodbye, of which a connection knows not."""
+        loop = asyncio.get_running_loop()
+        end_by = loop.time() + _FLUSH_SECONDS
+        while True:
+            if not any(map(_has_socket, self._transports)) or loop.time() >= end_by:
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        for transport in list(self._transports):
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+        await asyncio.sleep(0)  # in which they are closed
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self._listener.hear(request)
@@ -164,11 +181,18 @@ class WebhookServer:
 class _Connection(web.RequestHandler):
     """A connection that knows whether a call was begun on it."""
 
-    __slots__ = ("heard",)
+    __slots__ = ("_made", "heard")
 
-    def __init__(self, manager: web.Server, **settings: Any) -> None:
+    def __init__(
+        self, manager: web.Server, made: Callable[[asyncio.BaseTransport], None], **settings: Any
+    ) -> None:
         super().__init__(manager, **settings)
+        self._made = made
         self.heard = True  # since the last answer; who has just come has a call to make
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._made(transport)
+        super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         self.heard = True
@@ -185,6 +209,11 @@ class _Connection(web.RequestHandler):
         poll = select.poll()
         poll.register(file, select.POLLIN)
         return bool(poll.poll(0))
+
+
+def _has_socket(transport: asyncio.BaseTransport) -> bool:
+    socket = transport.get_extra_info("socket")
+    return socket is not None and socket.fileno() >= 0
 
 
 def _refusal() -> web.Response:
