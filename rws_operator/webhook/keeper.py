@@ -31,7 +31,7 @@ from rws_operator.webhook.certificate_secret import (
     secret_to_create,
 )
 from rws_operator.webhook.issue import issue
-from rws_operator.webhook.rotation import Decision, Pair, Rotation, SecretSeen, Write
+from rws_operator.webhook.rotation import Rotation
 from rws_operator.webhook.troubles import Troubles
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from rws_operator.client import Client
     from rws_operator.webhook.ca_bundle import BundleTargets
+    from rws_operator.webhook.rotation_state import Decision, Pair, SecretSeen, Write
     from rws_operator.webhook.serving_tls import ServingTls
 
 log = logging.getLogger("rws_operator.webhook")

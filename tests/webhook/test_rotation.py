@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rws_operator.webhook.certificate import WebhookCertificate
-from rws_operator.webhook.rotation import Content, Pair, Rotation, SecretSeen, Stage, Write
+from rws_operator.webhook.rotation import Rotation
+from rws_operator.webhook.rotation_state import Content, Pair, SecretSeen, Stage, Write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

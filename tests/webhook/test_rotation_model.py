@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from rws_operator.webhook.certificate import WebhookCertificate
-from rws_operator.webhook.rotation import Content, Pair, Rotation, SecretSeen, Stage
+from rws_operator.webhook.rotation import Rotation
+from rws_operator.webhook.rotation_state import Content, Pair, SecretSeen, Stage
 
 STAGE = 30
 LIFETIME = 12 * STAGE
