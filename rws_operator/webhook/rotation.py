@@ -25,6 +25,8 @@ steady clock of this replica's own; the wall clock only tells when certificates 
    trusts somebody already. What is made is served only once it is seen in the Secret. The same
    goes for one of ours that rule 2 refuses: at once where nothing valid is served; after a stage
    where something is, for then this replica may be the one that is behind, e.g. in its names.
+   What takes its place is for its names too, or replicas whose names differ would undo each
+   other's for ever; the next renewal leaves out those that nobody asks for any more.
 5. A Secret that is not ours is never written; rules 2 and 3 hold for it as well. Once it is
    gone, its maker is waited for as long as what is served is valid.
 
@@ -66,13 +68,13 @@ class Rotation:
     """One replica's view of the certificate.
 
     Args:
-        issue: Makes a new certificate.
+        issue: Makes a new certificate for some names; may leave out those that are not ours.
         names: What a certificate of ours must be valid for.
         lifetime_seconds: Of a new certificate.
         stage_seconds: How long each stage lasts at least.
     """
 
-    issue: Callable[[], Pair]
+    issue: Callable[[frozenset[str]], Pair]
     names: frozenset[str]
     lifetime_seconds: float
     stage_seconds: float
@@ -182,7 +184,9 @@ class Rotation:
             is_served = self.serving is not None and self.serving.is_valid(wall)
             patience = self.stage_seconds if is_served else 0.0
             is_time = self._is_past(self._unchanged_since + patience, now)
-            return Write(self._new_content(), secret.version) if is_time else None
+            if not is_time:
+                return None
+            return Write(self._new_content(content.pair.names), secret.version)
         following = self._following(content, now, wall)
         return Write(following, secret.version) if following is not None else None
 
@@ -197,8 +201,8 @@ class Rotation:
             return None
         return self._new_content()
 
-    def _new_content(self) -> Content:
-        pair = self.issue()
+    def _new_content(self, others: frozenset[str] = frozenset()) -> Content:
+        pair = self.issue(self.names | others)
         return Content(Stage.SERVING, pair, (pair.authority,))
 
     def _fault(self, wall: float) -> str:
@@ -228,7 +232,7 @@ class Rotation:
         renew_at = pair.not_after - self.lifetime_seconds / 3
         if not self._is_past(renew_at - wall + now, now):
             return None
-        new = self.issue()
+        new = self.issue(self.names)
         return Content(Stage.TRUSTING, pair, (pair.authority, new.authority), new)
 
     def _to_distrust(self, now: float) -> frozenset[str]:
