@@ -38,9 +38,7 @@ def a_pair(
 def a_rotation(*, made: list[Pair] | None = None) -> Rotation:
     """A replica that makes the given pairs, then further ones."""
     stock = iter(made or ())
-    return Rotation(
-        lambda names: next(stock, None) or a_pair(names=names), NAMES, LIFETIME, STAGE
-    )
+    return Rotation(lambda names: next(stock, None) or a_pair(names=names), NAMES, LIFETIME, STAGE)
 
 
 def holding(content: Content | None, version: str = "1", *, is_ours: bool = True) -> SecretSeen:

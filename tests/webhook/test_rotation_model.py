@@ -237,7 +237,7 @@ TestReplicas.settings = settings(
 
 
 def test_replicas_of_different_names_come_to_terms():
-    """Two versions of a program for 25 lifetimes: a few CAs at a time, and it settles time and again."""
+    """Two versions of a program, for 25 lifetimes: few CAs at a time, and all settles."""
     model = Replicas()
     model.start([(0, 0, "old.example.com"), (7, 3, "new.example.com")], 1)
     most = settled = 0
