@@ -262,9 +262,11 @@ class Lifecycle:
     async def _leave(self) -> None:
         """At the end, answer webhooks as long as somebody may call: others, or our own work."""
         await self._ending.wait()
-        if self._webhooks is None or not self._webhooks.is_serving:
+        if self._webhooks is None:
             return
         self._webhooks.say_goodbye()
+        if not self._webhooks.is_serving:
+            return
         await asyncio.sleep(self._lag_seconds)
         if self._controllers and self._drain_seconds > self._lag_seconds and not self._is_lost():
             left = self._drain_seconds - self._lag_seconds
