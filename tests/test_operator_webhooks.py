@@ -470,6 +470,35 @@ async def test_a_lost_lease_lets_no_call_fall(boxes: Boxes) -> None:
                     await task
 
 
+async def test_a_lost_lease_is_outlived_by_no_lag(boxes: Boxes) -> None:
+    """What the controllers left in the process must not meet the next leader."""
+    boxes.validate()
+    boxes.control()
+    boxes.operator.lag_seconds = 30.0
+    boxes.operator.leader_election(
+        namespace=boxes.namespace, lease_seconds=6, renew_seconds=3, retry_seconds=1
+    )
+    assert boxes.operator.expiry_seconds == 3
+    lease = LEASES.format(namespace=boxes.namespace, name=boxes.operator.name)
+    async with boxes.installed():
+        with contextlib.suppress(LeadershipLost):  # the run, and so the fixture, ends by it
+            async with boxes.served() as task:
+                await eventually(20, boxes.answers)
+                await boxes.client.request(
+                    "PATCH",
+                    lease,
+                    body={"spec": {"holderIdentity": "thief"}},
+                    content_type="application/merge-patch+json",
+                )
+                await eventually(15, boxes.operator.has_lost_lease, 0.02)
+                lost = time.monotonic()
+                await asyncio.sleep(0.8)
+                await _call_at(boxes.operator.webhook_port)
+                with pytest.raises(LeadershipLost, match="thief"):
+                    await task
+                assert time.monotonic() - lost < boxes.operator.expiry_seconds
+
+
 async def test_who_leaves_writes_no_secret(boxes: Boxes) -> None:
     """An uninstall deletes it while a stopped replica still answers; it must not come back."""
     boxes.validate()
