@@ -674,6 +674,7 @@ async def test_mounted_files_are_served(boxes: Boxes, tmp_path: Path) -> None:
         await certificate.patch_ca_bundle(boxes.client, validating=name)
         await eventually(10, boxes.answers)
         assert await boxes.client.list(kinds.Secret, boxes.namespace) == []
+        assert await _has_no_note(boxes)  # it is for the Service's name
 
 
 async def test_a_port_in_use_ends_it_at_once(boxes: Boxes) -> None:

@@ -165,10 +165,13 @@ class WebhookService:
         await self._server.stop(min(seconds, self._declaration.call_seconds))
 
     def _make_certificate(self, client: Client) -> _Certificate:
-        if self._tls_files is not None:
-            return MountedCertificate(*self._tls_files, serving=self._tls)
         settings = self._declaration.certificate
         namespace = os.environ.get("POD_NAMESPACE") or client.config.namespace
+        if self._tls_files is not None:
+            dialled = f"{settings.service}.{namespace}.svc"
+            return MountedCertificate(
+                *self._tls_files, names=[dialled, *settings.names], serving=self._tls
+            )
         return Keeper(
             client,
             operator=self._name,
