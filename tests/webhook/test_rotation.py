@@ -112,7 +112,12 @@ class TestRenewal:
         pair, following = a_pair(names=NAMES | OTHER_NAMES), a_pair()
         rotation = settled(pair)
         asked: list[frozenset[str]] = []
-        rotation.issue = lambda names: asked.append(names) or following
+
+        def issue(names: frozenset[str]) -> Pair:
+            asked.append(names)
+            return following
+
+        rotation.issue = issue
         early = rotation.decide(100, 2 / 3 * LIFETIME - 50)
         assert early.write is None
         assert early.wake_at == 150
