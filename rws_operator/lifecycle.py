@@ -11,7 +11,9 @@ not hold back readiness.
 
 Every part is required: when one ends that must not, all end, and `run` raises its error. A lost
 Lease ends the controllers at once, without a drain; the fence refuses their writes already. Once
-they have ended this replica is what a follower is, and takes leave of the webhooks as at any stop.
+they have ended this replica is what a follower is, and takes leave of the webhooks as at any stop,
+but in the time until the Lease expires: more than the controllers may be left over, e.g. a thread
+that a handler started, and must not meet the next leader.
 
 Invariants: no controller works before it may (`Environment.leading`); the Lease is released only
 after the last controller has ended and left no handler at work, else it expires; nothing started
@@ -55,6 +57,9 @@ CUT_SECONDS = 5.0
 
 FLUSH_SECONDS = 2.0
 """How long events may take to be published at the end."""
+
+_AFTER_LEAVE_SECONDS = 1.0  # of the time until a lost Lease expires, for what ends after webhooks
+_CALLS_SECONDS = 1.0  # of what is left, for calls under way
 
 
 @dataclass(frozen=True)
@@ -262,14 +267,27 @@ class Lifecycle:
     async def _leave(self) -> None:
         """At the end, answer webhooks as long as somebody may call: others, or our own work."""
         await self._ending.wait()
-        if self._webhooks is None or not self._webhooks.is_serving:
+        if self._webhooks is None:
             return
         self._webhooks.say_goodbye()
+        if not self._webhooks.is_serving:
+            return
+        if self._is_lost():
+            await self._leave_soon(self._webhooks)
+            return
         await asyncio.sleep(self._lag_seconds)
-        if self._controllers and self._drain_seconds > self._lag_seconds and not self._is_lost():
+        if self._controllers and self._drain_seconds > self._lag_seconds:
             left = self._drain_seconds - self._lag_seconds
             await asyncio.wait(self._controllers, timeout=left)
         await self._webhooks.close()
+
+    async def _leave_soon(self, webhooks: WebhookService) -> None:
+        """The same before the lost Lease expires."""
+        assert self._election is not None
+        left = self._election.timing.expiry_seconds - _AFTER_LEAVE_SECONDS
+        lag = min(self._lag_seconds, max(0.0, left - _CALLS_SECONDS))
+        await asyncio.sleep(lag)
+        await webhooks.close(left - lag)
 
     async def _cut(self) -> None:
         """Cancel the controllers that are still at work, and wait a bounded time for them."""

@@ -452,6 +452,11 @@ class Operator:
         longer = max(0.0, self._declaration.call_seconds - TIMEOUT_SECONDS)
         return max(self.drain_seconds, self.lag_seconds) + longer
 
+    @property
+    def expiry_seconds(self) -> float:
+        """How long after this replica may not write any more its Lease expires; 0 without one."""
+        return self._election.timing.expiry_seconds if self._election is not None else 0.0
+
     async def run(
         self,
         *,

@@ -1,11 +1,13 @@
 """Runs a program's Operator as a process: signals, exit code, and an end in bounded time.
 
 The first SIGTERM or SIGINT asks for a clean stop, a second one cuts it short. A process that
-ought to end does so in bounded time, whatever hangs in it. Where the Lease is lost, the work that
-needs it must end within `LOST_SECONDS`, or the process does: a stuck handler must not go on beside
-those of the next leader. When that work has ended, nothing is left but what followers do too, so
-webhooks are answered as at a clean stop, and its bound holds. What is on the event loop can't see
-to that when the loop itself is blocked, so a thread does.
+ought to end does so in bounded time, whatever hangs in it. Where the Lease is lost, the controllers
+and the handlers they left must end within `LOST_SECONDS`, or the process does: a stuck handler must
+not go on beside those of the next leader. What nobody can see from here, e.g. a thread that a
+handler started, may go on until the Lease expires at most, before which nobody else leads unless
+it took the Lease by force: then the process ends in any case. Until then webhooks are answered, as
+at a clean stop. What is on the event loop can't see to that when the loop itself is blocked, so a
+thread does.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 LOST_SECONDS = 0.7
-"""How long the work that needed a Lease may take to end once that is lost."""
+"""How long controllers, and handlers they left, may take to end once the Lease is lost."""
 
 EXIT_SECONDS = 2.0
 """How long a process whose work is over may take to end by itself."""
@@ -44,6 +46,11 @@ class Runner(Protocol):
     @property
     def stop_seconds(self) -> float:
         """How long what is under way may go on once a stop was asked for."""
+        ...
+
+    @property
+    def expiry_seconds(self) -> float:
+        """How long after it may not write any more its Lease expires."""
         ...
 
     async def run(
@@ -64,7 +71,7 @@ class Runner(Protocol):
         ...
 
     def is_at_work(self) -> bool:
-        """Whether something that needs the Lease has not ended."""
+        """Whether a controller, or a handler it left behind, has not ended."""
         ...
 
 
@@ -135,11 +142,14 @@ async def _serve(program: Runner, start: Callable[[], Awaitable[None]], *, debug
 
 
 def _end_with_lease(program: Runner, ended: threading.Event) -> None:
-    """End the process if its work outlives its Lease, even while its event loop is blocked."""
+    """End a process before its Lease expires, and earlier if controllers are still at work.
+
+    Even while its event loop is blocked.
+    """
     while not program.has_lost_lease():
         if ended.wait(_WATCH_SECONDS):
             return
-    _end_soon(1, program.stop_seconds + AFTER_DRAIN_SECONDS)
+    _end_soon(1, program.expiry_seconds - _WATCH_SECONDS - _TELL_SECONDS)
     time.sleep(LOST_SECONDS)
     if program.is_at_work():
         _end_soon(1, 0.0)

@@ -470,6 +470,95 @@ async def test_a_lost_lease_lets_no_call_fall(boxes: Boxes) -> None:
                     await task
 
 
+async def test_a_lost_lease_is_outlived_by_no_lag(boxes: Boxes) -> None:
+    """What the controllers left in the process must not meet the next leader."""
+    boxes.validate()
+    boxes.control()
+    boxes.operator.lag_seconds = 30.0
+    boxes.operator.leader_election(
+        namespace=boxes.namespace, lease_seconds=6, renew_seconds=3, retry_seconds=1
+    )
+    assert boxes.operator.expiry_seconds == 3
+    lease = LEASES.format(namespace=boxes.namespace, name=boxes.operator.name)
+    async with boxes.installed():
+        with contextlib.suppress(LeadershipLost):  # the run, and so the fixture, ends by it
+            async with boxes.served() as task:
+                await eventually(20, boxes.answers)
+                await boxes.client.request(
+                    "PATCH",
+                    lease,
+                    body={"spec": {"holderIdentity": "thief"}},
+                    content_type="application/merge-patch+json",
+                )
+                await eventually(15, boxes.operator.has_lost_lease, 0.02)
+                lost = time.monotonic()
+                await asyncio.sleep(0.8)
+                await _call_at(boxes.operator.webhook_port)
+                with pytest.raises(LeadershipLost, match="thief"):
+                    await task
+                assert time.monotonic() - lost < boxes.operator.expiry_seconds
+
+
+async def test_who_leaves_writes_no_secret(boxes: Boxes) -> None:
+    """An uninstall deletes it while a stopped replica still answers; it must not come back."""
+    boxes.validate()
+    boxes.operator.lag_seconds = 3.0
+    async with boxes.installed(), boxes.served() as task:
+        await eventually(20, boxes.answers)
+        boxes.operator.stop()
+        await asyncio.sleep(0)
+        [secret] = await boxes.client.list(kinds.Secret, boxes.namespace)
+        await boxes.client.delete(kinds.Secret, secret["metadata"]["name"], boxes.namespace)
+        await asyncio.sleep(2)
+        assert await boxes.client.list(kinds.Secret, boxes.namespace) == []
+        await _call_at(boxes.operator.webhook_port)
+        assert not task.done()
+
+
+async def test_who_leaves_before_it_serves_writes_no_secret(boxes: Boxes) -> None:
+    """A drain may be long, and what could not be written before may be possible in it."""
+    boxes.validate()
+    may_end = asyncio.Event()
+
+    class Busy:
+        """A part that takes its time to end."""
+
+        name = "busy"
+
+        def rules(self) -> list[PolicyRule]:
+            """No permissions."""
+            return []
+
+        def kinds(self) -> list[Any]:
+            """No kinds."""
+            return []
+
+        def bind(self, environment: Any) -> None:
+            """Keep what tells of the stop."""
+            self.stopping = environment.stopping
+
+        async def run(self) -> None:
+            """End when the test says so."""
+            await self.stopping.wait()
+            await may_end.wait()
+
+    boxes.operator.add(Busy())
+    name = boxes.operator._declaration.certificate.secret
+    metadata = {"name": name, "namespace": boxes.namespace}
+    # It holds no certificate, and is not the operator's to write.
+    await boxes.client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    async with boxes.installed(), running(boxes.operator, http_port=0, webhook_port=0) as task:
+        await asyncio.sleep(0.5)
+        boxes.operator.stop()
+        await asyncio.sleep(0)
+        await boxes.client.delete(kinds.Secret, name, boxes.namespace)
+        await asyncio.sleep(2)
+        assert not task.done()
+        assert await boxes.client.list(kinds.Secret, boxes.namespace) == []
+        may_end.set()
+        await task
+
+
 async def _call_at(port: int | None) -> None:
     """A connection of one's own to the listener."""
     _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -585,6 +674,7 @@ async def test_mounted_files_are_served(boxes: Boxes, tmp_path: Path) -> None:
         await certificate.patch_ca_bundle(boxes.client, validating=name)
         await eventually(10, boxes.answers)
         assert await boxes.client.list(kinds.Secret, boxes.namespace) == []
+        assert await _has_no_note(boxes)  # it is for the Service's name
 
 
 async def test_a_port_in_use_ends_it_at_once(boxes: Boxes) -> None:

@@ -43,3 +43,8 @@ class Timing:
     def attempt_seconds(self) -> float:
         """The deadline of one request; a renewal has less where less time is left."""
         return max(1.0, self.renew_seconds / 2)
+
+    @property
+    def expiry_seconds(self) -> float:
+        """How long after the holder may not write any more nobody else holds the Lease."""
+        return self.lease_seconds - self.renew_seconds

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         BundleObject,
         BundleTargets,
     )
-    from rws_operator.webhook.rotation import Decision
+    from rws_operator.webhook.rotation_state import Decision
     from rws_operator.webhook.troubles import Troubles
 
 log = logging.getLogger("rws_operator.webhook")

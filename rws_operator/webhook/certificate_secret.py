@@ -19,7 +19,7 @@ from rws_operator.webhook.certificate import (
     secret_text,
 )
 from rws_operator.webhook.inspection import authorities, covers, inspect
-from rws_operator.webhook.rotation import Content, Pair, SecretSeen, Stage
+from rws_operator.webhook.rotation_state import Content, Pair, SecretSeen, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -23,7 +23,9 @@ from rws_operator.webhook.certificate import LONGEST_SECONDS, normal_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_NOT_BEFORE_SECONDS = 24 * 3600.0  # the API server's clock, or a replica's, may be behind ours
+BACKDATED_SECONDS = 24 * 3600.0
+"""How long before it is made a certificate is valid: a clock somewhere may be behind ours."""
+
 _NAME_LENGTH = 64  # of a common name, by RFC 5280; the names that count are the SANs
 
 
@@ -55,12 +57,12 @@ def issue(common_name: str, names: Iterable[str], *, lifetime_seconds: float, no
         raise ConfigurationError(
             f"certificate for {common_name!r} has no name", remedy="give the names it is called by"
         )
-    if not -_NOT_BEFORE_SECONDS < lifetime_seconds <= LONGEST_SECONDS:
+    if not -BACKDATED_SECONDS < lifetime_seconds <= LONGEST_SECONDS:
         raise ConfigurationError(
             f"certificate for {common_name!r}: lifetime_seconds={lifetime_seconds:g}",
             remedy="let it live for some seconds, and no longer than a hundred years",
         )
-    start = datetime.datetime.fromtimestamp(now - _NOT_BEFORE_SECONDS, datetime.UTC)
+    start = datetime.datetime.fromtimestamp(now - BACKDATED_SECONDS, datetime.UTC)
     end = datetime.datetime.fromtimestamp(now + lifetime_seconds, datetime.UTC)
     ca_key = ec.generate_private_key(ec.SECP256R1())
     # A name of its own: two authorities of one name in a bundle would be tried by turns.

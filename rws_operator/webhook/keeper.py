@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 
 from rws_operator.cache.informers import Informers
 from rws_operator.controller.backoff import backoff
+from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
 from rws_operator.watch.selection import Selection
 from rws_operator.webhook.bundles import Bundles, read
-from rws_operator.webhook.certificate import WebhookCertificate
+from rws_operator.webhook.certificate import WebhookCertificate, normal_name
 from rws_operator.webhook.certificate_secret import (
     aging,
     new_pair,
@@ -31,7 +32,7 @@ from rws_operator.webhook.certificate_secret import (
     secret_to_create,
 )
 from rws_operator.webhook.issue import issue
-from rws_operator.webhook.rotation import Decision, Pair, Rotation, SecretSeen, Write
+from rws_operator.webhook.rotation import Rotation
 from rws_operator.webhook.troubles import Troubles
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from rws_operator.client import Client
     from rws_operator.webhook.ca_bundle import BundleTargets
+    from rws_operator.webhook.rotation_state import Decision, Pair, SecretSeen, Write
     from rws_operator.webhook.serving_tls import ServingTls
 
 log = logging.getLogger("rws_operator.webhook")
@@ -214,10 +216,11 @@ class Keeper:
         extra = {"secret": self._secret, "stage": str(write.content.stage), **why}
         log.info("wrote the certificate's Secret", extra=extra)
 
-    def _issue(self) -> Pair:
+    def _issue(self, names: frozenset[str]) -> Pair:
+        others = filter(_can_be_certified, sorted(names.difference(self._names)))
         issued = issue(
             self._operator,
-            self._names,
+            [*self._names, *others],
             lifetime_seconds=self._lifetime_seconds,
             now=self._wall_clock(),
         )
@@ -253,3 +256,11 @@ class Keeper:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         self._wake.clear()
+
+
+def _can_be_certified(name: str) -> bool:
+    """Whether a name that some certificate has can stand in one of ours."""
+    try:
+        return normal_name(name) == name
+    except ConfigurationError:
+        return False

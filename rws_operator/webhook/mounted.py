@@ -1,7 +1,9 @@
 """A certificate in mounted files, as cert-manager and the kubelet keep them.
 
 Their content is looked at, not their times: a kubelet swaps a symbolic link, other programs write
-into the file. Invariant: what is served stays until both files hold a pair that belongs together.
+into the file. Whether the API server calls by Service or by URL is not known here, so names that
+don't fit are told and keep nothing from being served. Invariant: what is served stays until both
+files hold a pair that belongs together.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.webhook.certificate import WebhookCertificate
-from rws_operator.webhook.inspection import inspect
+from rws_operator.webhook.inspection import Inspected, covers, inspect
 from rws_operator.webhook.troubles import Troubles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rws_operator.webhook.serving_tls import ServingTls
 
@@ -34,6 +36,8 @@ class MountedCertificate:
     Args:
         cert_file: The certificate, with its chain, PEM.
         key_file: Its key, PEM, not encrypted.
+        names: What the API server may call us by, the Service first; the certificate should be
+            for one of them.
         serving: What is served; changed by `obtain` and `run`.
         wall_clock: Seconds since the epoch.
     """
@@ -43,11 +47,14 @@ class MountedCertificate:
         cert_file: str | Path,
         key_file: str | Path,
         *,
+        names: Sequence[str],
         serving: ServingTls,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._cert_file = Path(cert_file)
         self._key_file = Path(key_file)
+        self._names = names
+        self._unnamed = ""
         self._serving = serving
         self._wall_clock = wall_clock
         self._troubles = Troubles(told_after=1)
@@ -77,7 +84,7 @@ class MountedCertificate:
         return f"{fault}{why}" if fault is not None else None
 
     def notes(self) -> list[str]:
-        """Why the files can't be used now; what was served before still is."""
+        """Why the files can't be used now, what was served before still is; or what is odd."""
         return self._troubles.notes()
 
     async def _look(self) -> None:
@@ -85,13 +92,26 @@ class MountedCertificate:
         with self._troubles.noting(f"{self._cert_file}, {self._key_file}"):
             found = await asyncio.to_thread(self._read)
             if found != self._serving.certificate:
-                self._check_time(found)
+                inspected = inspect(found.cert_pem, found.key_pem, None)
+                self._check_time(inspected)
                 self._serving.use(found)
+                self._unnamed = self._why_unnamed(inspected)
                 log.info("serving a new certificate", extra={"file": str(self._cert_file)})
+        if self._unnamed:
+            self._troubles.hint(self._unnamed)
         self._troubles.end_round()
 
-    def _check_time(self, found: WebhookCertificate) -> None:
-        inspected = inspect(found.cert_pem, found.key_pem, None)
+    def _why_unnamed(self, inspected: Inspected) -> str:
+        """Why calls by the names that are known here would fail; "" if they don't."""
+        if any(covers(inspected.names, name) for name in self._names):
+            return ""
+        its = ", ".join(sorted(inspected.names)) or "no name at all"
+        return (
+            f"{self._cert_file}: the certificate is for {its}; if the API server calls"
+            f" {self._names[0]}, add that to its DNS names"
+        )
+
+    def _check_time(self, inspected: Inspected) -> None:
         wall = self._wall_clock()
         if wall < inspected.not_before:
             raise ConfigurationError(

@@ -25,6 +25,8 @@ steady clock of this replica's own; the wall clock only tells when certificates 
    trusts somebody already. What is made is served only once it is seen in the Secret. The same
    goes for one of ours that rule 2 refuses: at once where nothing valid is served; after a stage
    where something is, for then this replica may be the one that is behind, e.g. in its names.
+   What takes its place is for its names too, or replicas whose names differ would undo each
+   other's for ever; the next renewal leaves out those that nobody asks for any more.
 5. A Secret that is not ours is never written; rules 2 and 3 hold for it as well. Once it is
    gone, its maker is waited for as long as what is served is valid.
 
@@ -35,15 +37,13 @@ until each replica has seen it is below `stage_seconds`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from rws_operator.errors import ConfigurationError
+from rws_operator.webhook.rotation_state import Content, Decision, Pair, SecretSeen, Stage, Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from rws_operator.webhook.certificate import WebhookCertificate
 
 _HOLDERS_SECONDS = 2.0  # for those that can write back what a missing Secret held
 _PRUNE_STAGES = 3
@@ -63,115 +63,18 @@ def check_stages(lifetime_seconds: float, stage_seconds: float, what: str) -> No
         )
 
 
-class Stage(StrEnum):
-    """Where a renewal stands."""
-
-    SERVING = "serving"
-    TRUSTING = "trusting"
-    RETIRING = "retiring"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A certificate with its key, whole and checked.
-
-    Args:
-        certificate: Its `ca_pem` is the one CA that signed it.
-        not_before: When it begins to be valid, seconds since the epoch.
-        not_after: When it expires.
-        names: What it is valid for.
-    """
-
-    certificate: WebhookCertificate
-    not_before: float
-    not_after: float
-    names: frozenset[str]
-
-    @property
-    def authority(self) -> str:
-        """The CA that signed it, PEM."""
-        return self.certificate.ca_pem
-
-    def is_valid(self, wall: float) -> bool:
-        """Whether a time, in seconds since the epoch, lies in its life."""
-        return self.not_before <= wall < self.not_after
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What a usable Secret holds.
-
-    Args:
-        stage: SERVING for a Secret that is not ours.
-        pair: To be served.
-        authorities: To be trusted, PEM.
-        following: In TRUSTING, what is to be served next.
-    """
-
-    stage: Stage
-    pair: Pair
-    authorities: tuple[str, ...]
-    following: Pair | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SecretSeen:
-    """The Secret as it was read.
-
-    Args:
-        version: Its resource version; None: there is no such Secret.
-        is_ours: We made it, so we may write it.
-        content: None where it is missing or unusable.
-        fault: Why it is unusable.
-    """
-
-    version: str | None
-    is_ours: bool = True
-    content: Content | None = None
-    fault: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Write:
-    """Make the Secret hold `content`; refused unless it still has `version` (None: create it)."""
-
-    content: Content
-    version: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What to do now.
-
-    Args:
-        serve: Serve this from now on.
-        write: Write this to the Secret, then look again.
-        trust: CAs that each caBundle must hold, PEM.
-        distrust: CAs that each caBundle must not hold any more.
-        fault: Why what the Secret holds, although whole, is of no use here; "" if it is.
-        wake_at: When to decide again, if nothing happens before; in the steady clock's seconds.
-    """
-
-    serve: Pair | None
-    write: Write | None
-    trust: tuple[str, ...]
-    distrust: frozenset[str]
-    fault: str
-    wake_at: float
-
-
 @dataclass
 class Rotation:
     """One replica's view of the certificate.
 
     Args:
-        issue: Makes a new certificate.
+        issue: Makes a new certificate for some names; may leave out those that are not ours.
         names: What a certificate of ours must be valid for.
         lifetime_seconds: Of a new certificate.
         stage_seconds: How long each stage lasts at least.
     """
 
-    issue: Callable[[], Pair]
+    issue: Callable[[frozenset[str]], Pair]
     names: frozenset[str]
     lifetime_seconds: float
     stage_seconds: float
@@ -281,7 +184,9 @@ class Rotation:
             is_served = self.serving is not None and self.serving.is_valid(wall)
             patience = self.stage_seconds if is_served else 0.0
             is_time = self._is_past(self._unchanged_since + patience, now)
-            return Write(self._new_content(), secret.version) if is_time else None
+            if not is_time:
+                return None
+            return Write(self._new_content(content.pair.names), secret.version)
         following = self._following(content, now, wall)
         return Write(following, secret.version) if following is not None else None
 
@@ -296,8 +201,8 @@ class Rotation:
             return None
         return self._new_content()
 
-    def _new_content(self) -> Content:
-        pair = self.issue()
+    def _new_content(self, others: frozenset[str] = frozenset()) -> Content:
+        pair = self.issue(self.names | others)
         return Content(Stage.SERVING, pair, (pair.authority,))
 
     def _fault(self, wall: float) -> str:
@@ -327,7 +232,7 @@ class Rotation:
         renew_at = pair.not_after - self.lifetime_seconds / 3
         if not self._is_past(renew_at - wall + now, now):
             return None
-        new = self.issue()
+        new = self.issue(self.names)
         return Content(Stage.TRUSTING, pair, (pair.authority, new.authority), new)
 
     def _to_distrust(self, now: float) -> frozenset[str]:

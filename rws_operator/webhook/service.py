@@ -1,18 +1,21 @@
 """What one run of an Operator does for its webhooks: listener, certificate, readiness, goodbye.
 
     start   port opened → certificate obtained → the listener answers TLS → caBundles written
-    stop    each answer closes its connection → listener closed, calls under way end
+    stop    each answer closes its connection, and the certificate is kept no longer, only served
+            → listener closed, calls under way end
 
 It runs on every replica, beside the controllers and in nobody's way: while there is no
 certificate it says why in readiness, and goes on trying.
 
-Invariant: no caBundle is written before the listener was seen to answer, so that the API server
-is never told to call where nobody is.
+Invariants: no caBundle is written before the listener was seen to answer, so that the API server
+is never told to call where nobody is; a replica that leaves writes neither Secret nor caBundle, or
+it would put back what an uninstall has just deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from typing import TYPE_CHECKING, Protocol
 
@@ -82,7 +85,10 @@ class WebhookService:
         listener = Listener("", port, what="webhook", context=self._tls.context)
         self._server = WebhookServer(listener, declaration.webhooks.handle)
         self._certificate: _Certificate | None = None
+        self._obtained = asyncio.Event()
         self._listening = asyncio.Event()
+        self._keeping: asyncio.Task[None] | None = None
+        self._is_leaving = False
 
     @property
     def port(self) -> int:
@@ -109,18 +115,25 @@ class WebhookService:
         Raises:
             ConfigurationError: The port can't be listened on.
         """
-        assert self._certificate is not None
         await self._server.start()
         try:
-            await self._certificate.obtain()
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._certificate.run(self._listening))
+                if not self._is_leaving:
+                    self._keeping = tasks.create_task(self._keep())
+                await self._obtained.wait()
                 while not await self._server.answers():  # noqa: ASYNC110 - asks a socket
                     await asyncio.sleep(_ANSWERS_SECONDS)
                 self._listening.set()
+                await asyncio.get_running_loop().create_future()  # what is served outlives _keep
         finally:
             self._listening.clear()
             await self._server.stop(0)
+
+    async def _keep(self) -> None:
+        assert self._certificate is not None
+        await self._certificate.obtain()
+        self._obtained.set()
+        await self._certificate.run(self._listening)
 
     async def check(self) -> str | None:
         """Why calls can't be answered here; a readiness check."""
@@ -141,18 +154,24 @@ class WebhookService:
         return self._certificate.notes() if self._certificate is not None else []
 
     def say_goodbye(self) -> None:
-        """From now on each answer ends its connection."""
+        """From now on each answer ends its connection, and nothing is written any more."""
+        self._is_leaving = True
+        if self._keeping is not None:
+            self._keeping.cancel()
         self._server.say_goodbye()
 
-    async def close(self) -> None:
-        """Take no further call, and let those under way end."""
-        await self._server.stop(self._declaration.call_seconds)
+    async def close(self, seconds: float = math.inf) -> None:
+        """Take no further call, and let those under way end, so many seconds at most."""
+        await self._server.stop(min(seconds, self._declaration.call_seconds))
 
     def _make_certificate(self, client: Client) -> _Certificate:
-        if self._tls_files is not None:
-            return MountedCertificate(*self._tls_files, serving=self._tls)
         settings = self._declaration.certificate
         namespace = os.environ.get("POD_NAMESPACE") or client.config.namespace
+        if self._tls_files is not None:
+            dialled = f"{settings.service}.{namespace}.svc"
+            return MountedCertificate(
+                *self._tls_files, names=[dialled, *settings.names], serving=self._tls
+            )
         return Keeper(
             client,
             operator=self._name,

@@ -21,6 +21,7 @@ from rws_operator.webhook.ca_bundle import BundleObject, all_entries, patch_of
 from rws_operator.webhook.certificate import STAGE_ANNOTATION, WebhookCertificate
 from rws_operator.webhook.certificate_secret import read_secret
 from rws_operator.webhook.inspection import authorities, inspect
+from rws_operator.webhook.issue import BACKDATED_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +69,8 @@ async def _read_or_make(
             f"Secret {namespace}/{name}: the certificate has expired",
             remedy="have it renewed by whoever made it, or delete it to have one made here",
         )
-    is_due = wall >= found.not_after - (found.not_after - found.not_before) / 3
+    life = max(0.0, found.not_after - found.not_before - BACKDATED_SECONDS)
+    is_due = wall >= found.not_after - life / 3
     if not is_ours or not (is_expired or (is_due and not _is_renewed_by_keeper(secret))):
         return current
     made = WebhookCertificate.generate(service, namespace)

@@ -344,6 +344,13 @@ class TestShared:
         found = await WebhookCertificate.shared(cluster.client, namespace.name, "tls", "hook")
         assert found == young
 
+    async def test_a_new_one_of_an_hour_stays(self, cluster, namespace):
+        """The day by which it is valid before it was made is no part of its life."""
+        new = WebhookCertificate.generate("hook", namespace.name, lifetime_seconds=3600)
+        await cluster.client.create(new.to_secret("tls", namespace.name))
+        found = await WebhookCertificate.shared(cluster.client, namespace.name, "tls", "hook")
+        assert found == new
+
     async def test_an_expired_one_is_replaced_and_trusted_no_longer(self, cluster, namespace):
         """A program that starts again after a year works again."""
         expired = a_year_long(namespace.name, gone=1.1)

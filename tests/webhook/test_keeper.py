@@ -18,8 +18,13 @@ import pytest_asyncio
 from rws_operator.errors import Conflict
 from rws_operator.resources import kinds
 from rws_operator.testing.eventually import eventually
-from rws_operator.webhook.certificate import STAGE_ANNOTATION, YEAR_SECONDS, WebhookCertificate
-from rws_operator.webhook.certificate_secret import read_secret, secret_patch
+from rws_operator.webhook.certificate import (
+    STAGE_ANNOTATION,
+    YEAR_SECONDS,
+    WebhookCertificate,
+    service_names,
+)
+from rws_operator.webhook.certificate_secret import new_pair, read_secret, secret_patch
 from tests.webhook.account import Account
 from tests.webhook.issuer import Issuer, odd_certificates
 from tests.webhook.keeper_kit import (
@@ -248,6 +253,15 @@ class TestRenewal:
             getattr(each, "because", "") for each in caplog.records if "wrote the cert" in each.msg
         ]
         assert f"not for {SERVICE}, " in why
+        made = new_pair(WebhookCertificate.from_secret(await site.secret()))
+        wanted = {*service_names(SERVICE, site.namespace), *service_names("other", site.namespace)}
+        assert made.names == wanted  # or a replica that asks for the other ones would undo it
+
+    async def test_a_name_of_others_that_none_of_ours_can_have_is_left_out(self, site):
+        """Some tool put it into the certificate that is replaced."""
+        keeper = a_keeper(site)
+        made = keeper._issue(frozenset({"odd_one.example.com", "UPPER.example.com", "10.0.0.1"}))
+        assert made.names == {*service_names(SERVICE, site.namespace), "10.0.0.1"}
 
     @pytest.mark.parametrize("seconds", [-600.0, 600.0])
     async def test_a_clock_that_is_off(self, site, seconds):

@@ -21,8 +21,10 @@ from tests.webhook.issuer import odd_certificates
 from tests.webhook.keeper_kit import handshake, shows_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
+
+NAMES = ("hook.ns.svc",)
 
 
 @pytest.fixture(autouse=True)
@@ -56,10 +58,14 @@ def has_problem(followed: MountedCertificate, text: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def following(folder: Path) -> AsyncIterator[tuple[MountedCertificate, ServingTls]]:
+async def following(
+    folder: Path, names: Sequence[str] = NAMES
+) -> AsyncIterator[tuple[MountedCertificate, ServingTls]]:
     """A mounted certificate that is followed."""
     serving = ServingTls()
-    followed = MountedCertificate(folder / "tls.crt", folder / "tls.key", serving=serving)
+    followed = MountedCertificate(
+        folder / "tls.crt", folder / "tls.key", names=names, serving=serving
+    )
 
     async def life() -> None:
         await followed.obtain()
@@ -164,7 +170,11 @@ async def test_an_expired_pair_is_not_served(tmp_path):
     write(tmp_path, old)
     serving = ServingTls()
     followed = MountedCertificate(
-        tmp_path / "tls.crt", tmp_path / "tls.key", serving=serving, wall_clock=lambda: wall[0]
+        tmp_path / "tls.crt",
+        tmp_path / "tls.key",
+        names=NAMES,
+        serving=serving,
+        wall_clock=lambda: wall[0],
     )
     await followed.obtain()
     wall[0] = serving.expires_at - 1
@@ -184,7 +194,11 @@ async def test_a_pair_that_is_not_valid_yet_is_not_served(tmp_path):
     write(tmp_path, first)
     serving = ServingTls()
     followed = MountedCertificate(
-        tmp_path / "tls.crt", tmp_path / "tls.key", serving=serving, wall_clock=lambda: wall[0]
+        tmp_path / "tls.crt",
+        tmp_path / "tls.key",
+        names=NAMES,
+        serving=serving,
+        wall_clock=lambda: wall[0],
     )
     await followed._look()
     assert serving.certificate is None
@@ -197,6 +211,24 @@ async def test_a_pair_that_is_not_valid_yet_is_not_served(tmp_path):
     await followed._look()
     assert serves(serving, first)
     assert "not valid yet" in (followed.check() or "")
+
+
+async def test_a_certificate_for_other_names_is_told(tmp_path, caplog):
+    """Once in the log; it is served, as only the API server knows what it calls us by."""
+    write(tmp_path, a_certificate())
+    async with following(tmp_path, ["other.ns.svc", "host.example.com"]) as (followed, serving):
+        await eventually(5, followed.notes, 0.01)
+        [note] = followed.notes()
+        assert "is for hook, hook.ns, hook.ns.svc, " in note
+        assert "if the API server calls other.ns.svc, add that" in note
+        assert followed.check() is None
+        await asyncio.sleep(0.1)
+        assert [note] == followed.notes()
+        assert caplog.text.count("look at this") == 1
+        host = WebhookCertificate.generate_for("by URL", ["*.example.com"])
+        write(tmp_path, host)
+        await eventually(5, lambda: serves(serving, host), 0.01)
+        await eventually(5, lambda: not followed.notes(), 0.01)
 
 
 async def test_an_unchanged_pair_is_not_loaded_again(tmp_path, monkeypatch):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rws_operator.webhook.certificate import WebhookCertificate
-from rws_operator.webhook.rotation import Content, Pair, Rotation, SecretSeen, Stage, Write
+from rws_operator.webhook.rotation import Rotation
+from rws_operator.webhook.rotation_state import Content, Pair, SecretSeen, Stage, Write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 STAGE = 10.0
 LIFETIME = 900.0
 NAMES = frozenset({"hook.ns.svc"})
+OTHER_NAMES = frozenset({"other"})
 
 _numbers = itertools.count()
 
@@ -36,7 +38,7 @@ def a_pair(
 def a_rotation(*, made: list[Pair] | None = None) -> Rotation:
     """A replica that makes the given pairs, then further ones."""
     stock = iter(made or ())
-    return Rotation(lambda: next(stock, None) or a_pair(), NAMES, LIFETIME, STAGE)
+    return Rotation(lambda names: next(stock, None) or a_pair(names=names), NAMES, LIFETIME, STAGE)
 
 
 def holding(content: Content | None, version: str = "1", *, is_ours: bool = True) -> SecretSeen:
@@ -107,13 +109,20 @@ class TestRenewal:
 
     def test_begins_when_a_third_of_the_life_is_left(self):
         """Not before; and then with both CAs named, the old pair still to be served."""
-        pair, following = a_pair(), a_pair()
+        pair, following = a_pair(names=NAMES | OTHER_NAMES), a_pair()
         rotation = settled(pair)
-        rotation.issue = lambda: following
+        asked: list[frozenset[str]] = []
+
+        def issue(names: frozenset[str]) -> Pair:
+            asked.append(names)
+            return following
+
+        rotation.issue = issue
         early = rotation.decide(100, 2 / 3 * LIFETIME - 50)
         assert early.write is None
         assert early.wake_at == 150
         write = rotation.decide(150, 2 / 3 * LIFETIME).write
+        assert asked == [NAMES]  # of what others once had, nothing
         authorities = (pair.authority, following.authority)
         assert write == Write(Content(Stage.TRUSTING, pair, authorities, following), "1")
 
@@ -204,9 +213,6 @@ class TestServing:
         assert rotation.decide(0, 50).serve == new
 
 
-OTHER_NAMES = frozenset({"other"})
-
-
 class TestUnfit:
     """A certificate that is whole and would be refused by the API server."""
 
@@ -238,6 +244,7 @@ class TestUnfit:
         late = rotation.decide(STAGE + 1, 0)
         assert late.serve is None
         assert late.write is not None
+        assert late.write.content.pair.names == NAMES | OTHER_NAMES  # no replica undoes it
 
     def test_another_s_is_not_written_and_served_once_it_is_valid(self):
         """Its names were looked at as it was read."""
@@ -271,7 +278,7 @@ class TestRestoring:
     def test_an_expired_one_is_made_anew(self):
         """Nothing valid is left to be written back."""
         rotation = settled(a_pair(50))
-        rotation.issue = lambda: fresh
+        rotation.issue = lambda _: fresh
         fresh = a_pair()
         assert rotation.decide(1, 49).write is None
         assert rotation.decide(1, 50).write == Write(serving(fresh), "1")
@@ -329,3 +336,14 @@ class TestTrust:
         rotation = settled(pair)
         rotation.saw(holding(None), {"x": frozenset({pair.authority, "foreign"})}, 0)
         assert rotation.decide(10 * STAGE, 0).distrust == frozenset()
+
+    @pytest.mark.parametrize("disturbed", [{"x": frozenset({"foreign"})}, None])
+    def test_what_disturbs_it_starts_the_time_anew(self, disturbed):
+        """Who saw the disturbance still serves what the foreign CA signed, and for as long."""
+        pair = a_pair()
+        bundles = {"x": frozenset({pair.authority, "foreign"})}
+        rotation = settled(pair, bundles)
+        for seen, when in ((disturbed, STAGE), (bundles, STAGE + 1)):
+            rotation.saw(holding(serving(pair)), seen, when)
+        assert rotation.decide(4 * STAGE, 0).distrust == frozenset()
+        assert rotation.decide(4 * STAGE + 1, 0).distrust == {"foreign"}

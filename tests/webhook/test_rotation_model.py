@@ -18,12 +18,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from rws_operator.webhook.certificate import WebhookCertificate
-from rws_operator.webhook.rotation import Content, Pair, Rotation, SecretSeen, Stage
+from rws_operator.webhook.rotation import Rotation
+from rws_operator.webhook.rotation_state import Content, Pair, SecretSeen, Stage
 
 STAGE = 30
 LIFETIME = 12 * STAGE
 BEFORE = 25  # seconds that a certificate is valid before it was made: less than clocks are apart
 NAMES = frozenset({"hook.ns.svc"})
+VERSIONS = st.sampled_from(["old.example.com", "new.example.com"])  # a name that one has more
 BETWEEN = 4  # most seconds between two rounds of a replica
 BEHIND = 3  # most seconds that what it sees is old
 SLOW = 10  # most seconds that the API server goes on with an old caBundle
@@ -80,13 +82,13 @@ class Replicas(RuleBasedStateMachine):
         version = str(next(_numbers)) if exists else None
         self.world.secret = SecretSeen(version, is_ours, content, "" if content else "broken")
 
-    def new_replica(self, steady_offset: float, wall_offset: float) -> Replica:
-        """A replica that has just started."""
+    def new_replica(self, steady_offset: float, wall_offset: float, name: str) -> Replica:
+        """A replica that has just started, and asks for a name of its version."""
 
-        def issue() -> Pair:
-            return self.a_pair(self.now + replica.wall_offset)
+        def issue(names: frozenset[str]) -> Pair:
+            return self.a_pair(self.now + replica.wall_offset, names=names)
 
-        rotation = Rotation(issue, NAMES, LIFETIME, STAGE)
+        rotation = Rotation(issue, NAMES | {name}, LIFETIME, STAGE)
         replica = Replica(rotation, steady_offset, wall_offset, self.now, self.now)
         return replica
 
@@ -121,7 +123,9 @@ class Replicas(RuleBasedStateMachine):
 
     @initialize(
         offsets=st.lists(
-            st.tuples(st.integers(-(10**6), 10**6), st.integers(-20, 20)), min_size=1, max_size=3
+            st.tuples(st.integers(-(10**6), 10**6), st.integers(-20, 20), VERSIONS),
+            min_size=1,
+            max_size=3,
         ),
         bundles=st.integers(0, 2),
     )
@@ -144,10 +148,15 @@ class Replicas(RuleBasedStateMachine):
             self.history = [*self.history[-SLOW:], self.copy()]
             self.check()
 
-    @rule(number=st.integers(0, 2), steady=st.integers(-(10**6), 10**6), wall=st.integers(-20, 20))
-    def restart(self, number, steady, wall):
+    @rule(
+        number=st.integers(0, 2),
+        steady=st.integers(-(10**6), 10**6),
+        wall=st.integers(-20, 20),
+        name=VERSIONS,
+    )
+    def restart(self, number, steady, wall, name):
         """A replica dies, in whatever stage, and another comes."""
-        self.replicas[number % len(self.replicas)] = self.new_replica(steady, wall)
+        self.replicas[number % len(self.replicas)] = self.new_replica(steady, wall, name)
 
     @rule()
     def delete_secret(self):
@@ -225,3 +234,17 @@ TestReplicas = Replicas.TestCase
 TestReplicas.settings = settings(
     max_examples=150, stateful_step_count=25, deadline=None, report_multiple_bugs=False
 )
+
+
+def test_replicas_of_different_names_come_to_terms():
+    """Two versions of a program, for 25 lifetimes: few CAs at a time, and all settles."""
+    model = Replicas()
+    model.start([(0, 0, "old.example.com"), (7, 3, "new.example.com")], 1)
+    most = settled = 0
+    for _ in range(300):
+        model.time_passes(STAGE, 1)
+        most = max(most, *(len(held) for held in model.world.bundles.values()))
+        content = model.world.secret.content
+        settled += content is not None and model.is_settled(content)
+    assert most <= 4, most
+    assert settled > 30, settled
