@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from typing import Self
+
+_ASK_SECONDS = 12.0  # longer than a control plane takes to stop
 
 
 class Keeper:
@@ -34,8 +37,7 @@ class Keeper:
         try:
             word = os.read(reader, 1)
         except KeyboardInterrupt:
-            os.kill(pid, signal.SIGTERM)
-            os.waitpid(pid, 0)
+            _end(pid)
             raise
         if not word:
             os.waitpid(pid, 0)
@@ -52,3 +54,14 @@ class Keeper:
         os.close(self._report)
         while True:
             signal.pause()
+
+
+def _end(pid: int) -> None:
+    """Ask a child to end until it has: where a signal finds it in a finalizer, it goes unheard."""
+    ended = 0
+    while not ended:
+        os.kill(pid, signal.SIGTERM)
+        give_up = time.monotonic() + _ASK_SECONDS
+        while not ended and time.monotonic() < give_up:
+            ended, _ = os.waitpid(pid, os.WNOHANG)
+            time.sleep(0.05)
