@@ -161,13 +161,13 @@ def _trusting(tls: Tls) -> ssl.SSLContext:
 
 def _load_chain(context: ssl.SSLContext, certificate: Pem, key: Pem | None) -> None:
     """Load a client certificate; the ssl module takes files only."""
-    with _as_file(certificate) as certificate_path, _as_file(key) as key_path:
+    with as_file(certificate) as certificate_path, as_file(key) as key_path:
         # Without a password function OpenSSL would ask at the terminal, and wait.
         context.load_cert_chain(certificate_path or "", key_path, password=lambda: "")
 
 
 @contextmanager
-def _as_file(pem: Pem | None) -> Iterator[str | None]:
+def as_file(pem: Pem | None) -> Iterator[str | None]:
     """Give a file that holds the PEM text while the block runs: 0600, removed at its end."""
     if pem is None or isinstance(pem, Path):
         yield None if pem is None else str(pem)

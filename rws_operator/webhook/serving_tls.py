@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import ssl
-import tempfile
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rws_operator import metrics
+from rws_operator.client.tls import as_file
 from rws_operator.errors import ConfigurationError
 from rws_operator.webhook.inspection import inspect
 
@@ -85,7 +85,7 @@ def _context_of(certificate: WebhookCertificate) -> ssl.SSLContext:
     context = _new_context()
     pem = f"{certificate.cert_pem}\n{certificate.key_pem}".encode()
     try:
-        with _as_file(pem) as path:
+        with _readable(pem) as path:
             # Without a password function OpenSSL would ask at the terminal, and wait.
             context.load_cert_chain(path, password=lambda: "")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -98,7 +98,7 @@ def _context_of(certificate: WebhookCertificate) -> ssl.SSLContext:
 
 
 @contextmanager
-def _as_file(pem: bytes) -> Iterator[str]:
+def _readable(pem: bytes) -> Iterator[str]:
     """Give a path that holds the text while the block runs: the ssl module takes files only.
 
     In memory where the system can, as a pod's file system may be read-only; nothing stays behind.
@@ -110,10 +110,5 @@ def _as_file(pem: bytes) -> Iterator[str]:
             file.flush()
             yield f"/proc/self/fd/{handle}"
         return
-    handle, path = tempfile.mkstemp(prefix="rws-", suffix=".pem")  # 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(pem)
-        yield path
-    finally:
-        os.unlink(path)
+    with as_file(pem) as path:
+        yield path or ""
