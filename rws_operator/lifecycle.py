@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +31,7 @@ from typing import TYPE_CHECKING
 
 from rws_operator.cache.informers import Informers
 from rws_operator.client import Client, identity, load_config
+from rws_operator.client.identity import own_namespace
 from rws_operator.controller.controller import Controller
 from rws_operator.controller.environment import Environment
 from rws_operator.controller.events import Recorder
@@ -317,7 +317,7 @@ class Lifecycle:
         timing = self._election.timing
         return LeaderElector(
             client,
-            self._election.namespace or os.environ.get("POD_NAMESPACE") or client.config.namespace,
+            self._election.namespace or own_namespace(client),
             self._election.lease,
             identity(),
             lease_seconds=timing.lease_seconds,

@@ -6,9 +6,13 @@ import os
 import socket
 import uuid
 from functools import cache
+from typing import TYPE_CHECKING
 
 from rws_operator.client.load import load_config, mounted_namespace
 from rws_operator.errors import KubeconfigError
+
+if TYPE_CHECKING:
+    from rws_operator.client.api import Client
 
 _LONGEST = 128
 """Characters of an identity; events.k8s.io takes no longer reporting instance."""
@@ -34,3 +38,8 @@ def current_namespace() -> str:
         return load_config().namespace
     except KubeconfigError:
         return "default"
+
+
+def own_namespace(client: Client) -> str:
+    """Return POD_NAMESPACE, else the one that a client's credentials name: where it runs."""
+    return os.environ.get("POD_NAMESPACE") or client.config.namespace

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 from typing import TYPE_CHECKING, Protocol
 
+from rws_operator.client.identity import own_namespace
 from rws_operator.listener import Listener
 from rws_operator.webhook.ca_bundle import BundleTargets
 from rws_operator.webhook.certificate import service_names
@@ -166,7 +166,7 @@ class WebhookService:
 
     def _make_certificate(self, client: Client) -> _Certificate:
         settings = self._declaration.certificate
-        namespace = os.environ.get("POD_NAMESPACE") or client.config.namespace
+        namespace = own_namespace(client)
         if self._tls_files is not None:
             dialled = f"{settings.service}.{namespace}.svc"
             return MountedCertificate(
