@@ -26,7 +26,8 @@ from rws_operator.resources.model import wire_form
 from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.invalid import denial, faults, keys_at_fault, warning
 from rws_operator.webhook.items import RebuiltItemsError, values_by_key
-from rws_operator.webhook.patch import Operation, patch, same
+from rws_operator.webhook.merge import same
+from rws_operator.webhook.patch import Operation, patch
 from rws_operator.webhook.request import AdmissionRequest
 from rws_operator.webhook.review import (
     decode_review,

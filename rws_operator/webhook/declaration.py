@@ -25,7 +25,7 @@ from rws_operator.webhook.webhooks import Webhooks
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rws_operator.webhook.registration import RegistrationOptions, WebhookOptions
+    from rws_operator.webhook.registration import RegistrationOptions, Verb, WebhookOptions
 
 S = TypeVar("S", bound=CustomResource)
 G = TypeVar("G", bound=CustomResource)
@@ -72,23 +72,23 @@ class Declaration:
 
     def validate(self, kind: Any, options: WebhookOptions) -> ValidateDecorator[Any]:
         """Make the decorator of a validating function."""
-        self._check_kind("validate", kind)
-        path, others = _split(options, default_path("validate", kind_of(kind)))
-
-        def register(function: Callable[..., Any]) -> None:
-            self.webhooks.validate(kind, path, function, **others)
-
-        return ValidateDecorator(register)
+        return ValidateDecorator(self._registering("validate", kind, options))
 
     def mutate(self, kind: Any, options: WebhookOptions) -> MutateDecorator[Any]:
         """Make the decorator of a mutating function."""
-        self._check_kind("mutate", kind)
-        path, others = _split(options, default_path("mutate", kind_of(kind)))
+        return MutateDecorator(self._registering("mutate", kind, options))
+
+    def _registering(
+        self, verb: Verb, kind: Any, options: WebhookOptions
+    ) -> Callable[[Callable[..., Any]], None]:
+        self._check_kind(verb, kind)
+        path, others = _split(options, default_path(verb, kind_of(kind)))
+        add = self.webhooks.mutate if verb == "mutate" else self.webhooks.validate
 
         def register(function: Callable[..., Any]) -> None:
-            self.webhooks.mutate(kind, path, function, **others)
+            add(kind, path, function, **others)
 
-        return MutateDecorator(register)
+        return register
 
     def convert(self, source: type[S], target: type[G]) -> ConvertDecorator[S, G]:
         """Make the decorator of a converting function."""

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 Operation = dict[str, Any]
 
-__all__ = ["Operation", "patch", "same"]
-
 
 def patch(
     raw: bytes,

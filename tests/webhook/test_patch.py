@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rws_operator.resources import CustomResource, Field, Model, Quantity
 from rws_operator.resources.model import wire_form
 from rws_operator.webhook.items import RebuiltItemsError
-from rws_operator.webhook.patch import Operation, patch, same
+from rws_operator.webhook.merge import same
+from rws_operator.webhook.patch import Operation, patch
 
 
 class Leaf(Model):
