@@ -45,10 +45,7 @@ class Removal:
 
     async def read(self, part: Part) -> dict[str, Any] | None:
         """An object as it is now, None if there is none."""
-        try:
-            return await self.client.get(part.kind, part.key.name, part.namespace)
-        except NotFound:
-            return None
+        return await read(self.client, part)
 
     async def delete(
         self, part: Part, word: str = "deleted", propagation: Literal["Foreground"] | None = None
@@ -148,3 +145,11 @@ class Removal:
     def holds(self, resource: str, instance: Instance) -> bool:
         """Whether an object has a finalizer of the operator's."""
         return not self.finalizers.get(resource, frozenset()).isdisjoint(instance.finalizers)
+
+
+async def read(client: Client, part: Part) -> dict[str, Any] | None:
+    """An object as it is now, None if there is none."""
+    try:
+        return await client.get(part.kind, part.key.name, part.namespace)
+    except NotFound:
+        return None

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rws_operator.errors import NotFound, OperatorError
+from rws_operator.errors import OperatorError
 from rws_operator.uninstall.instances import instances, served_kind
 from rws_operator.uninstall.parts import Parts
+from rws_operator.uninstall.removal import read
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rws_operator.client import Client
-    from rws_operator.uninstall.parts import Part
 
 
 async def survey(
@@ -30,7 +30,7 @@ async def survey(
     parts = Parts.of(documents)
     lines = []
     for part in parts.removed(keep_crds=keep_crds, delete_namespace=delete_namespace):
-        found = await _read(client, part)
+        found = await read(client, part)
         if found is None:
             continue
         if part in parts.crds:
@@ -40,13 +40,6 @@ async def survey(
         else:
             lines.append(str(part))
     return lines
-
-
-async def _read(client: Client, part: Part) -> dict[str, Any] | None:
-    try:
-        return await client.get(part.kind, part.key.name, part.namespace)
-    except NotFound:
-        return None
 
 
 async def _count(client: Client, crd: Mapping[str, Any]) -> str:
