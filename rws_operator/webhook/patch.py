@@ -27,15 +27,15 @@ from rws_operator.webhook.merge import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 Operation = dict[str, Any]
 
 
 def patch(
     raw: bytes,
-    before: bytes,
-    after: bytes,
+    before: Mapping[str, bytes],
+    after: Mapping[str, bytes],
     came: Callable[[], Any] = lambda: None,
     value: Any = None,
 ) -> list[Operation]:
@@ -43,8 +43,8 @@ def patch(
 
     Args:
         raw: As the API server sent it.
-        before: The JSON of what the handler got.
-        after: The JSON of what it gave back.
+        before: What the handler got: the JSON of each key.
+        after: What it gave back, likewise.
         came: Makes what the handler got; see `merge`.
         value: What it gave back, itself.
 
@@ -52,7 +52,7 @@ def patch(
         RebuiltItemsError: See `merge`.
     """
     operations: list[Operation] = []
-    _change(raw, before, after, came, value, "", operations)
+    _change_keys(bytes_by_key(raw), before, after, came, value, "", operations)
     return operations
 
 
@@ -66,13 +66,22 @@ def _change(
     operations: list[Operation],
 ) -> None:
     """Add what does to the raw value what was done to the handler's."""
-    if was == now:
-        return
-    opening = {raw[:1], was[:1], now[:1]}
-    if opening != {b"{"}:
+    if {raw[:1], was[:1], now[:1]} == {b"{"}:
+        keys = map(bytes_by_key, (raw, was, now))
+        _change_keys(*keys, came, value, path, operations)
+    else:
         _compare(raw, merge(raw, was, now, came, value, path), path, operations)
-        return
-    old, before, after = map(bytes_by_key, (raw, was, now))
+
+
+def _change_keys(
+    old: Mapping[str, bytes],
+    before: Mapping[str, bytes],
+    after: Mapping[str, bytes],
+    came: Callable[[], Any],
+    value: Any,
+    path: str,
+    operations: list[Operation],
+) -> None:
     inner = Inner(came, before, value, after)
     for key, change in changes(old, before, after, value):
         at = f"{path}/{_escaped(key)}"
