@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Never
 from rws_operator import metrics
 from rws_operator.controller.handlers import name_of
 from rws_operator.errors import DecodeError, Denied, OperatorError
-from rws_operator.resources import Model, to_wire
+from rws_operator.resources import CustomResource, Model, to_wire
 from rws_operator.resources.model import wire_form
 from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.invalid import denial, faults, keys_at_fault, warning
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rws_operator.webhook.endpoint import Call
     from rws_operator.webhook.registration import Registration
     from rws_operator.webhook.review import ReviewedRequest
+
 
 class Admission:
     """Answers the reviews of one registration."""
@@ -131,8 +132,8 @@ class Admission:
         if isinstance(self._resource, type) and not isinstance(obj, self._resource):
             self._refuse_answer(obj, f"return {self._resource.__name__} or None")
         try:
-            if isinstance(obj, Model):
-                return {key: encode(value) for key, value in wire_form(obj).items()}
+            if isinstance(obj, CustomResource):
+                return {key: encode(value) for key, value in _wire_form(obj).items()}
             return bytes_by_key(encode(to_wire(obj)))  # an author's keys need not be texts
         except (OperatorError, TypeError, ValueError, RecursionError) as error:
             raise self._fault(f"returned what is no JSON: {error}", "return plain data") from error
@@ -178,6 +179,23 @@ _IDENTITY = frozenset(
 
 def _dotted(path: str) -> str:
     return path[1:].replace("/", ".")
+
+
+_MANAGED = "managedFields"
+_ALL_BUT_MANAGED = {"metadata": {_MANAGED}}
+
+
+def _wire_form(obj: CustomResource) -> dict[str, Any]:
+    """The object as JSON data, to be written at once.
+
+    The managed fields are that already: to copy them would take pydantic as long as all the rest.
+    """
+    wire = wire_form(obj, without=_ALL_BUT_MANAGED)
+    metadata = obj.metadata
+    extra = metadata.model_extra if isinstance(metadata, Model) else None
+    if extra and _MANAGED in extra and "metadata" in wire:
+        wire["metadata"][_MANAGED] = extra[_MANAGED]
+    return wire
 
 
 def _holds_null(text: bytes) -> bool:
