@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any, Never
 from rws_operator import metrics
 from rws_operator.controller.handlers import name_of
 from rws_operator.errors import DecodeError, Denied, OperatorError
-from rws_operator.resources import CustomResource, Model, to_wire
-from rws_operator.resources.model import wire_form
+from rws_operator.resources import Model
 from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.invalid import denial, faults, keys_at_fault, warning
 from rws_operator.webhook.items import RebuiltItemsError, values_by_key
-from rws_operator.webhook.merge import bytes_by_key, encode, same
-from rws_operator.webhook.patch import Operation, patch
+from rws_operator.webhook.merge import same
+from rws_operator.webhook.patch import Operation, patch, texts_by_key
 from rws_operator.webhook.request import AdmissionRequest
 from rws_operator.webhook.review import (
     decode_review,
@@ -132,9 +131,7 @@ class Admission:
         if isinstance(self._resource, type) and not isinstance(obj, self._resource):
             self._refuse_answer(obj, f"return {self._resource.__name__} or None")
         try:
-            if isinstance(obj, CustomResource):
-                return {key: encode(value) for key, value in _wire_form(obj).items()}
-            return bytes_by_key(encode(to_wire(obj)))  # an author's keys need not be texts
+            return texts_by_key(obj)
         except (OperatorError, TypeError, ValueError, RecursionError) as error:
             raise self._fault(f"returned what is no JSON: {error}", "return plain data") from error
 
@@ -179,23 +176,6 @@ _IDENTITY = frozenset(
 
 def _dotted(path: str) -> str:
     return path[1:].replace("/", ".")
-
-
-_MANAGED = "managedFields"
-_ALL_BUT_MANAGED = {"metadata": {_MANAGED}}
-
-
-def _wire_form(obj: CustomResource) -> dict[str, Any]:
-    """The object as JSON data, to be written at once.
-
-    The managed fields are that already: to copy them would take pydantic as long as all the rest.
-    """
-    wire = wire_form(obj, without=_ALL_BUT_MANAGED)
-    metadata = obj.metadata
-    extra = metadata.model_extra if isinstance(metadata, Model) else None
-    if extra and _MANAGED in extra and "metadata" in wire:
-        wire["metadata"][_MANAGED] = extra[_MANAGED]
-    return wire
 
 
 def _holds_null(text: bytes) -> bool:
