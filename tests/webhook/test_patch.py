@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rws_operator.resources import CustomResource, Field, Model, Quantity
+from rws_operator.resources.metadata import ObjectMeta
 from rws_operator.resources.model import wire_form
 from rws_operator.webhook.items import RebuiltItemsError
 from rws_operator.webhook.merge import bytes_by_key, same
-from rws_operator.webhook.patch import Operation, patch
+from rws_operator.webhook.patch import Operation, patch, texts_by_key
 
 
 class Leaf(Model):
@@ -94,9 +95,9 @@ def applied(operations: list[Operation], raw: Any) -> Any:
 def change(raw: dict[str, Any], edit: Any) -> list[Operation]:
     """The patch of what ``edit`` does to the typed object, or of what it gives back."""
     obj = Thing.from_wire(raw)
-    before = texts(wire_form(obj))
+    before = texts_by_key(obj)
     after = edit(obj) or obj
-    return patch(text(raw), before, texts(wire_form(after)), lambda: Thing.from_wire(raw), after)
+    return patch(text(raw), before, texts_by_key(after), lambda: Thing.from_wire(raw), after)
 
 
 def edited(raw: dict[str, Any], edit: Any) -> dict[str, Any]:
@@ -468,6 +469,32 @@ def test_keys_are_escaped() -> None:
     assert decoded(change(raw, edit)) == [
         {"op": "replace", "path": "/spec/labels/example.com~1a", "value": "3"},
         {"op": "remove", "path": "/spec/labels/b~0"},
+    ]
+
+
+def test_managed_fields_are_written_as_all_other_fields() -> None:
+    """Though not by pydantic; nor where the handler took them, or all the metadata, away."""
+    raw = thing()
+    raw["metadata"]["managedFields"] = [{"manager": "kubectl", "fieldsV1": {"f:spec": {}}}]
+    obj = Thing.from_wire(raw)
+    assert texts_by_key(obj) == texts(wire_form(obj))
+    assert b"kubectl" in texts_by_key(obj)["metadata"]
+    obj.metadata = ObjectMeta(name="a")
+    assert texts_by_key(obj)["metadata"] == b'{"name":"a"}'
+    obj.metadata = None  # type: ignore[assignment]
+    assert texts_by_key(obj)["metadata"] == b"null"
+
+
+def test_managed_fields_can_be_changed() -> None:
+    """The change is one of the patch, and the object's own are not touched by it."""
+    raw = thing()
+    raw["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+
+    def edit(obj: Thing) -> None:
+        obj.metadata.managedFields[0]["manager"] = "other"  # type: ignore[attr-defined]
+
+    assert decoded(change(raw, edit)) == [
+        {"op": "replace", "path": "/metadata/managedFields/0/manager", "value": "other"}
     ]
 
 
