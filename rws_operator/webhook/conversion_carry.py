@@ -161,7 +161,8 @@ def _unknown_in(value: Any, raw: Any) -> Any:
 
 def _is_known(item: Any) -> bool:
     """Whether all of a list's item is known, told quickly."""
-    return isinstance(item, Model) and not (item.schema_inner_fields or item.__pydantic_extra__)
+    # Of a Model; isinstance takes ten times as long.
+    return getattr(item, "schema_inner_fields", None) == () and not item.__pydantic_extra__
 
 
 def _carry(unknown: Mapping[str, Any], target: dict[str, Any], schema: Mapping[str, Any]) -> None:

@@ -169,8 +169,9 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def member(typed: Any, key: str) -> tuple[WireField | None, Any]:
     """A member of a typed object by its name on the wire, with its field if it has one."""
-    if isinstance(typed, Model):
-        field = typed.schema_fields_by_alias.get(key)
+    fields = getattr(typed, "schema_fields_by_alias", None)
+    if fields is not None:  # a Model; isinstance takes ten times as long
+        field = fields.get(key)
         return (None, None) if field is None else (field, vars(typed)[field.name])
     return None, typed.get(key) if isinstance(typed, Mapping) else None
 
