@@ -140,7 +140,12 @@ class Lifecycle:
         return bool(self._at_work())
 
     async def run(
-        self, given: Client | None, *, http_port: int | None, kubeconfig: str | None
+        self,
+        given: Client | None,
+        *,
+        http_port: int | None,
+        kubeconfig: str | None,
+        context: str | None,
     ) -> None:
         """Start everything, wait for the end, stop everything.
 
@@ -153,7 +158,7 @@ class Lifecycle:
         async with AsyncExitStack() as stack:
             client = given
             if client is None:
-                client = await stack.enter_async_context(await self._connect(kubeconfig))
+                client = await stack.enter_async_context(await self._connect(kubeconfig, context))
             self._elector = self._make_elector(client)
             informers = Informers(client, self._name)
             recorder = Recorder(client, self._name, identity())
@@ -169,8 +174,8 @@ class Lifecycle:
         if self._failures:
             raise _one_of(self._failures)
 
-    async def _connect(self, kubeconfig: str | None) -> Client:
-        config = await asyncio.to_thread(load_config, kubeconfig)
+    async def _connect(self, kubeconfig: str | None, context: str | None) -> Client:
+        config = await asyncio.to_thread(load_config, kubeconfig, context)
         return Client(config, user_agent=f"{self._name} (rws-operator)")
 
     def _add_checks(self, health: Health, informers: Informers) -> None:

@@ -464,6 +464,7 @@ class Operator:
         webhook_port: int | None = WEBHOOK_PORT,
         tls_files: TlsFiles | None = None,
         kubeconfig: str | None = None,
+        context: str | None = None,
     ) -> None:
         """Run everything until `stop` is called, or something ends that must not.
 
@@ -476,6 +477,7 @@ class Operator:
             tls_files: Serve them with the certificate and key in these files, and follow their
                 changes, instead of one that the operator looks after itself.
             kubeconfig: Path of a kubeconfig, unless the operator was given a client.
+            context: Name of a context in it, or in those of KUBECONFIG; by default the current one.
 
         Raises:
             ConfigurationError: The definition is incomplete, or the surroundings are wrong.
@@ -495,7 +497,9 @@ class Operator:
             webhooks=self._service(webhook_port, tls_files),
             lag_seconds=self.lag_seconds,
         )
-        await self._lifecycle.run(self._client, http_port=http_port, kubeconfig=kubeconfig)
+        await self._lifecycle.run(
+            self._client, http_port=http_port, kubeconfig=kubeconfig, context=context
+        )
 
     def stop(self) -> None:
         """Ask `run` to end well: drain, release the Lease, publish the last events, return."""

@@ -528,17 +528,19 @@ class Client:
         await self.request("DELETE", object_path(kind_of(kind), name, namespace), body=options)
 
 
-async def client(kubeconfig: str | None = None) -> Client:
+async def client(kubeconfig: str | None = None, context: str | None = None) -> Client:
     """Return a client of the API server that this program belongs to.
 
     Args:
         kubeconfig: Files in the form of KUBECONFIG; None: the pod's ServiceAccount if this is a
             pod, else the environment's KUBECONFIG, else ``~/.kube/config``.
+        context: Name of a context in these files, which then go before the ServiceAccount; None:
+            the current one.
 
     Raises:
         KubeconfigError: None was found, or what was found can't be used.
     """
-    return Client(await asyncio.to_thread(load_config, kubeconfig))
+    return Client(await asyncio.to_thread(load_config, kubeconfig, context))
 
 
 class _Chunks:

@@ -83,49 +83,58 @@ class Kubeconfig:
                 remedy="choose one with kubectl config use-context",
             ) from None
 
-    def context(self) -> Entry:
-        """Return the current context.
+    def context(self, name: str | None) -> Entry:
+        """Return the context of a name, or the current one.
 
         Raises:
-            KubeconfigError: None is set.
+            KubeconfigError: There is none of that name, or no current one.
         """
-        if self.current_context is None:
-            known = ", ".join(self.entries["contexts"]) or "none"
+        contexts = self.entries["contexts"]
+        known = ", ".join(contexts) or "none"
+        if name is None:
+            if self.current_context is not None:
+                return self.entry("contexts", self.current_context, "current-context")
             raise KubeconfigError(
                 f"kubeconfig {self._names()}: current-context is not set (contexts: {known})",
-                remedy="choose one with kubectl config use-context",
+                remedy="name one with --context, or choose one with kubectl config use-context",
             )
-        return self.entry("contexts", self.current_context, "current-context")
+        if name not in contexts:
+            raise KubeconfigError(
+                f"kubeconfig {self._names()}: there is no context {name!r} (contexts: {known})",
+                remedy="name one of these, or another kubeconfig",
+            )
+        return contexts[name]
 
     def _names(self) -> str:
         return ", ".join(map(str, self.paths))
 
 
-def read_kubeconfig(paths: Sequence[Path]) -> ClientConfig:
-    """Read the files' current context.
+def read_kubeconfig(paths: Sequence[Path], context: str | None = None) -> ClientConfig:
+    """Read one context of the files.
 
     Args:
         paths: As in KUBECONFIG, the first of which goes before the others.
+        context: The context's name; None for the current one.
 
     Raises:
         KubeconfigError: No file is there, or what is there can't be used.
     """
     kubeconfig = Kubeconfig(paths)
-    context = kubeconfig.context()
-    name = context.text("cluster")
+    chosen = kubeconfig.context(context)
+    name = chosen.text("cluster")
     if name is None:
-        raise context.error("cluster", "is not set", "name one of the clusters")
-    cluster = kubeconfig.entry("clusters", name, f"{context.where}.cluster")
-    user_name = context.text("user")
+        raise chosen.error("cluster", "is not set", "name one of the clusters")
+    cluster = kubeconfig.entry("clusters", name, f"{chosen.where}.cluster")
+    user_name = chosen.text("user")
     user = (
-        kubeconfig.entry("users", user_name, f"{context.where}.user")
+        kubeconfig.entry("users", user_name, f"{chosen.where}.user")
         if user_name is not None
-        else Entry(context.file, "user", {})
+        else Entry(chosen.file, "user", {})
     )
     proxied = cluster.text("proxy-url") is not None
     return ClientConfig(
         server=cluster.address("server", SERVER_SCHEMES),
-        namespace=context.text("namespace") or "default",
+        namespace=chosen.text("namespace") or "default",
         tls=_tls(cluster, user),
         credentials=_credentials(cluster, user),
         impersonate=user.text("as"),
