@@ -16,11 +16,18 @@ import pytest
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import ControlPlaneError, RequestRefused
 from rws_operator.testing.eventually import eventually
-from rws_operator.testing.find import PROGRAMS
+from rws_operator.testing.find import PROGRAMS, find_programs
 from rws_operator.testing.kubeconfig import Access
+from rws_operator.testing.kubernetes_version import (
+    KUBERNETES_VERSION,
+    asked_version,
+    shipped_versions,
+)
 from rws_operator.testing.supervise import die_with_parent
 from tests.testing.processes import processes_in, wait_until
 
+RUNNING = asked_version() or KUBERNETES_VERSION
+OTHER = next(version for version in shipped_versions() if version != RUNNING)
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 OWNER = """
 import time
@@ -232,6 +239,41 @@ def test_a_named_cluster_that_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
     refused = pytest.raises(ControlPlaneError, match=rf"RWS_TEST_KUBECONFIG: .*{path}")
     with refused, ControlPlane():
         raise AssertionError
+
+
+async def test_a_version_needs_an_own_control_plane(
+    audited: ControlPlane, monkeypatch: pytest.MonkeyPatch
+):
+    """The version asked for is what runs, although another cluster is named."""
+    monkeypatch.setenv("RWS_TEST_KUBECONFIG", str(audited.kubeconfig))
+    async with ControlPlane(version=RUNNING) as own:
+        assert own.is_dedicated
+        served = Access.read(own.kubeconfig).request_json("GET", "/version")
+    assert served["gitVersion"] == RUNNING
+
+
+def test_programs_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch):
+    """What KUBEBUILDER_ASSETS holds is never taken for the version asked for; nothing is left."""
+    before = psutil.Process().children(recursive=True)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(find_programs()["etcd"].parent))
+    says = rf"{OTHER} was asked for, but the kube-apiserver /.* is {RUNNING}"
+    with pytest.raises(ControlPlaneError, match=says), ControlPlane(version=OTHER):
+        raise AssertionError
+    assert psutil.Process().children(recursive=True) == before
+
+
+def test_a_named_cluster_of_another_version_is_refused(
+    audited: ControlPlane, monkeypatch: pytest.MonkeyPatch
+):
+    """RWS_TEST_KUBERNETES_VERSION never runs the tests on a cluster of another version."""
+    monkeypatch.setenv("RWS_TEST_KUBECONFIG", str(audited.kubeconfig))
+    monkeypatch.setenv("RWS_TEST_KUBERNETES_VERSION", OTHER)
+    says = rf"{OTHER} was asked for, but the cluster of RWS_TEST_KUBECONFIG, /.*, is {RUNNING}"
+    with pytest.raises(ControlPlaneError, match=says), ControlPlane():
+        raise AssertionError
+    monkeypatch.setenv("RWS_TEST_KUBERNETES_VERSION", RUNNING)
+    with ControlPlane() as same:
+        assert not same.is_dedicated
 
 
 def test_what_is_not_there_says_how_to_get_it():

@@ -140,6 +140,22 @@ def test_what_is_missing_is_built(
     )
 
 
+def test_another_version_is_built_from_its_own_modules(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The version asked for is compiled, stamped and cached apart from the default's."""
+    make_programs(cache_folder(environ), *PROGRAMS)
+    calls = install_go(tmp_path, monkeypatch, body='cat "$3/go.mod" >> "$GOCACHE/../../../mods"')
+    asked = {**environ, "RWS_TEST_KUBERNETES_VERSION": "1.34.4"}
+    found = find_programs(asked)
+    cache = tmp_path / "cache" / "rws-operator" / "controlplane" / "v1.34.4"
+    assert found == {name: cache / name for name in PROGRAMS}
+    assert all("version.gitVersion=v1.34.4 " in line for line in calls.read_text().splitlines())
+    assert "k8s.io/kubernetes v1.34.4 " in (cache.parent / "mods").read_text()
+    assert find_programs(environ, version="1.34.4") == found
+    assert len(calls.read_text().splitlines()) == len(PROGRAMS)
+
+
 def test_a_failed_build_shows_the_compilers_last_lines(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
