@@ -19,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from rws_operator.testing.cluster import TestCluster, TestNamespace
     from rws_operator.testing.control_plane import ControlPlane
+    from rws_operator.testing.runs import OperatorRuns
 
 _HAS_FAILED = pytest.StashKey[bool]()
 _MISSING = pytest.StashKey[Exception]()
@@ -86,6 +87,18 @@ async def _namespace(
         await namespace.delete()
 
 
+async def _running_operator(
+    cluster: "TestCluster", namespace: "TestNamespace", request: pytest.FixtureRequest
+) -> "AsyncIterator[OperatorRuns]":
+    """Runs an Operator in the test's namespace: `running = await running_operator(operator)`."""
+    from rws_operator.testing.runs import OperatorRuns
+
+    runs = OperatorRuns(cluster, namespace)
+    with runs.log:
+        yield runs
+        await runs.end(keep=request.node.stash.get(_HAS_FAILED, False))
+
+
 try:
     import pytest_asyncio
 except ImportError:  # its user has no async tests
@@ -93,3 +106,4 @@ except ImportError:  # its user has no async tests
 else:
     cluster = pytest_asyncio.fixture(name="cluster")(_cluster)
     namespace = pytest_asyncio.fixture(name="namespace")(_namespace)
+    running_operator = pytest_asyncio.fixture(name="running_operator")(_running_operator)

@@ -128,6 +128,11 @@ class Lifecycle:
         """Ask `run` to end well."""
         self._ending.set()
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether the controllers were let to work; a lost Lease does not undo it."""
+        return self._leading.is_set()
+
     def has_lost_lease(self) -> bool:
         """Whether it led, and may not write any more although it did not release the Lease."""
         elector = self._elector

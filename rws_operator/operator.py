@@ -8,7 +8,9 @@ line around it (`main`). Nothing here speaks to an API server.
 
 from __future__ import annotations
 
+import copy
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from rws_operator import documents
@@ -501,6 +503,32 @@ class Operator:
             self._client, http_port=http_port, kubeconfig=kubeconfig, context=context
         )
 
+    def confined(self, namespace: str, client: Client | None = None) -> Operator:
+        """A copy that works in one namespace alone, beside others, and has not run so far.
+
+        For tests, which run one definition again and again, and at the same time. Controllers
+        watch only that namespace, but for kinds that live in none and what a `Watch` names, and
+        the Lease is in it; a stop does not wait until no API server calls any more. A `Runnable`
+        of one's own is shared by all copies.
+
+        Args:
+            namespace: The namespace.
+            client: The API server to use; the caller closes it. By default the original's.
+        """
+        copied = copy.copy(self)
+        copied.lag_seconds = 0.0
+        copied._client = client or self._client
+        copied._lifecycle = None
+        copied._runnables = {
+            name: each.confined(namespace) if isinstance(each, Controller) else each
+            for name, each in self._runnables.items()
+        }
+        copied._rules = self._rules.copy()
+        copied._declaration = self._declaration.copy()
+        if self._election is not None:
+            copied._election = replace(self._election, namespace=namespace)
+        return copied
+
     def stop(self) -> None:
         """Ask `run` to end well: drain, release the Lease, publish the last events, return."""
         if self._lifecycle is not None:
@@ -515,6 +543,14 @@ class Operator:
     def webhook_port(self) -> int | None:
         """The port of the webhooks while `run` serves them, e.g. after it was given 0."""
         return self._lifecycle.webhook_port if self._lifecycle is not None else None
+
+    def is_leading(self) -> bool:
+        """Whether the controllers of this replica may work: it leads, or needs no Lease to."""
+        return (
+            self._lifecycle is not None
+            and self._lifecycle.is_leading
+            and not self._lifecycle.has_lost_lease()
+        )
 
     def has_lost_lease(self) -> bool:
         """Whether this replica led and may not write any more; any thread may ask."""

@@ -13,7 +13,10 @@ from rws_operator.testing.errors import ControlPlaneError, ProgramsNotFound, Req
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.forwarder import Forwarder
 from rws_operator.testing.gate import Gate
+from rws_operator.testing.namespaced import NamespacedApi
 from rws_operator.testing.round_trip import round_trip_check
+from rws_operator.testing.running import RunningOperator
+from rws_operator.testing.runs import OperatorRuns
 from rws_operator.testing.virtual_time import VirtualTimeLoop
 
 __all__ = [
@@ -21,8 +24,11 @@ __all__ = [
     "ControlPlaneError",
     "Forwarder",
     "Gate",
+    "NamespacedApi",
+    "OperatorRuns",
     "ProgramsNotFound",
     "RequestRefused",
+    "RunningOperator",
     "TestCluster",
     "TestNamespace",
     "VirtualTimeLoop",

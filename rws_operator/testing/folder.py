@@ -43,6 +43,18 @@ def reserved_port() -> Iterator[int]:
         yield reservation.getsockname()[1]
 
 
+@contextlib.contextmanager
+def held_port() -> Iterator[int]:
+    """Hold a free port for a server of this machine that is to be named before it listens.
+
+    The kernel gives it to nobody who asks for any port; who asks for this one may listen on it.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
 def sweep() -> None:
     """Remove the folders of owners that died together with their supervisors."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
