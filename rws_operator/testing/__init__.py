@@ -9,7 +9,12 @@ about; `round_trip_check` proves that converters lose nothing. The pytest plugin
 
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane
-from rws_operator.testing.errors import ControlPlaneError, ProgramsNotFound, RequestRefused
+from rws_operator.testing.errors import (
+    ControlPlaneError,
+    NotThrowaway,
+    ProgramsNotFound,
+    RequestRefused,
+)
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.forwarder import Forwarder
 from rws_operator.testing.gate import Gate
@@ -25,6 +30,7 @@ __all__ = [
     "Forwarder",
     "Gate",
     "NamespacedApi",
+    "NotThrowaway",
     "OperatorRuns",
     "ProgramsNotFound",
     "RequestRefused",

@@ -21,6 +21,7 @@ from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import ProgramsNotFound
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.namespaced import FIELD_MANAGER, NamespacedApi
+from rws_operator.testing.throwaway import check_throwaway
 
 _R = TypeVar("_R", bound=CustomResource)
 
@@ -54,8 +55,10 @@ class TestCluster:
 
         Raises:
             ProgramsNotFound: It names none although RWS_TEST_REQUIRE_KUBERNETES is set.
+            NotThrowaway: It does not look like a throwaway cluster.
         """
         if path := os.environ.get("RWS_TEST_KUBECONFIG"):
+            check_throwaway(path)
             return await cls.connect(Path(path))
         if os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
             raise ProgramsNotFound(

@@ -28,6 +28,7 @@ from rws_operator.testing.folder import owned_folder
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.kubernetes_version import asked_version, check_version
 from rws_operator.testing.local import LocalControlPlane, served_version
+from rws_operator.testing.throwaway import check_throwaway
 from rws_operator.testing.waiting import pause, run_cancellable
 
 _CONTROLLER_SECONDS = 10.0
@@ -80,7 +81,8 @@ class ControlPlane:
 
         Raises:
             ControlPlaneError: A program ended, or was not ready within a minute; the message holds
-                its last log lines.
+                its last log lines. Or the cluster that RWS_TEST_KUBECONFIG names can't be used, or
+                does not look like a throwaway one.
         """
         cancelled = threading.Event()
         starting = asyncio.ensure_future(asyncio.to_thread(run_cancellable, cancelled, self._start))
@@ -226,6 +228,7 @@ def _check(kubeconfig: str, version: str | None) -> None:
     """Refuse a kubeconfig that nobody could use, or another version than the one asked for."""
     try:
         load_config(kubeconfig)
+        check_throwaway(kubeconfig)
     except KubeconfigError as error:
         raise ControlPlaneError(f"RWS_TEST_KUBECONFIG: {error.what}", remedy=error.remedy) from None
     if version is not None:
