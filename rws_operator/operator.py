@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rws_operator.client import Client
+    from rws_operator.manifests.extras import Extras
     from rws_operator.resources import Kind
     from rws_operator.webhook.decorators import (
         ConvertDecorator,
@@ -391,6 +392,7 @@ class Operator:
         image: str | None = None,
         replicas: int = 2,
         webhook_url: str | None = None,
+        **extras: Unpack[Extras],
     ) -> list[dict[str, Any]]:
         """All documents that install this operator, in the order to apply them.
 
@@ -400,6 +402,12 @@ class Operator:
             replicas: Number of pods.
             webhook_url: Where the API server calls its webhooks, e.g. ``https://host:9443``; by
                 default by its Service.
+            **extras: What is printed on request only:
+                network_policy (bool): Shut the pods off, but for the webhooks' port and, with
+                ``service_monitor``, namespaces labelled ``metrics: enabled``.
+                service_monitor (bool): Have Prometheus scrape the replicas.
+                prometheus_rule (bool): Alert on what needs a person.
+                dashboard (bool): A Grafana dashboard, in a ConfigMap.
 
         Raises:
             ConfigurationError: Something can't be used, or can't be expressed as a CRD.
@@ -416,6 +424,7 @@ class Operator:
             image=self.default_image if image is None else image,
             replicas=replicas,
             drain_seconds=self.stop_seconds,
+            **extras,
         )
 
     def unnamed_host(self, webhook_url: str, namespace: str | None = None) -> str | None:

@@ -10,6 +10,7 @@ import click
 from rws_operator.cli.options import context_option, kubeconfig_option, option
 from rws_operator.client import client
 from rws_operator.errors import OperatorError
+from rws_operator.manifests import extras
 from rws_operator.process import say, tell_failure
 from rws_operator.uninstall import survey, uninstall
 from rws_operator.uninstall.order import TIMEOUT_SECONDS
@@ -64,8 +65,8 @@ def uninstall_command(program: Program) -> click.Command:
         debug: bool,
     ) -> int:
         try:
-            documents = program.manifests(
-                namespace=namespace, image=None, replicas=2, webhook_url=None
+            documents = program.manifests(  # with all that may have been asked for
+                namespace=namespace, image=None, replicas=2, webhook_url=None, **extras.ALL
             )
             goes: _Goes = {"keep_crds": keep_crds, "delete_namespace": delete_namespace}
             found = asyncio.run(_look(kubeconfig, context, documents, goes))
