@@ -26,7 +26,7 @@ demo: $(STAMP)
 	@$(VENV)/bin/python -m examples.backup.demo
 
 cluster: $(STAMP)
-	@$(VENV)/bin/rws-operator controlplane start
+	@$(VENV)/bin/rws-operator controlplane up
 
 # The control plane comes first, on its own: a build takes minutes and shows its progress.
 test: $(STAMP)

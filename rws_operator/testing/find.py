@@ -8,6 +8,7 @@ Invariant: what is in the cache is whole. Files get there by a rename.
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urldefrag
@@ -19,6 +20,8 @@ from rws_operator.testing.kubernetes_version import KUBERNETES_VERSION, asked_ve
 from rws_operator.testing.waiting import exclusive
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
+
+_LOCK = ".lock"
 
 
 def cache_folder(environ: Mapping[str, str] = os.environ, *, version: str | None = None) -> Path:
@@ -103,12 +106,42 @@ def fetch_cached(
     return found
 
 
+def clear_cached(
+    environ: Mapping[str, str] = os.environ, *, version: str | None = None
+) -> list[tuple[Path, int]]:
+    """Remove the programs of one version from the cache, by default of all that are there.
+
+    Args:
+        environ: Names the cache; a version in it counts for nothing.
+        version: Of Kubernetes, see `asked_version`.
+
+    Returns:
+        The folders that held any, and how many bytes.
+
+    Raises:
+        ProgramsNotFound: No such version is shipped, or a file can't be removed.
+    """
+    one = cache_folder(environ, version=version)
+    removed = []
+    for folder in [one] if version else sorted(one.parent.glob("v*")):
+        if not folder.is_dir():
+            continue
+        with _alone(folder):  # whose lock stays: another process may wait for it
+            files = [path for path in folder.iterdir() if path.name != _LOCK]
+            size = sum(path.stat().st_size for path in files)
+            for path in files:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if files:
+            removed.append((folder, size))
+    return removed
+
+
 @contextlib.contextmanager
 def _alone(cache: Path) -> Iterator[None]:
     """Make the cache if need be, and let no other process change it meanwhile."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with exclusive(cache / ".lock", f"another process that fills {cache}"):
+        with exclusive(cache / _LOCK, f"another process that fills {cache}"):
             yield
     except OSError as error:
         raise ProgramsNotFound(

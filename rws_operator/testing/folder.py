@@ -14,6 +14,7 @@ from pathlib import Path
 
 _PREFIX = "rws-controlplane-"
 _LOCK = "owner.lock"
+_ANNOUNCED = "announced"
 
 
 @contextlib.contextmanager
@@ -55,10 +56,36 @@ def held_port() -> Iterator[int]:
         yield holder.getsockname()[1]
 
 
-def sweep() -> None:
-    """Remove the folders of owners that died together with their supervisors."""
+def announce(folder: Path) -> None:
+    """Let `announced_folders` tell of a control plane: it is one for people to look at."""
+    (folder / _ANNOUNCED).touch()
+
+
+def announced_folders() -> list[Path]:
+    """Return the folders of the announced control planes that are up, the youngest first."""
+    marks = Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_ANNOUNCED}")
+    found = [(mark.stat().st_mtime, mark.parent) for mark in marks if _is_held(mark.parent)]
+    return [folder for _, folder in sorted(found, reverse=True)]
+
+
+def _is_held(folder: Path) -> bool:
+    try:
+        with (folder / _LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # gone, or another user's
+        return False
+    return False
+
+
+def sweep() -> list[Path]:
+    """Remove the folders of owners that died together with their supervisors; return them."""
+    swept = []
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         # An OSError means: locked, gone, another user's, or so new that it has no lock yet.
         with contextlib.suppress(OSError), (folder / _LOCK).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
+            swept.append(folder)
+    return swept

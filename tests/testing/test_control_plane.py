@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,7 +21,6 @@ from rws_operator.testing.kubernetes_version import (
     asked_version,
     shipped_versions,
 )
-from rws_operator.testing.supervise import die_with_parent
 from tests.testing.processes import processes_in, wait_until
 
 RUNNING = asked_version() or KUBERNETES_VERSION
@@ -108,30 +105,6 @@ async def test_a_killed_api_server_comes_back_with_its_data():
         await control_plane.restart_api_server()
         found = await asyncio.to_thread(access.request_json, "GET", f"{CONFIG_MAPS}/kept")
         assert found["metadata"]["name"] == "kept"
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_runs_one_until_it_is_ended(number: signal.Signals, tmp_path: Path):
-    """Its output is what a shell needs; after the end nothing is left, and the exit code is 0."""
-    command = "from rws_operator.testing.commands import main; main()"
-    with subprocess.Popen(
-        [sys.executable, "-c", command, "controlplane", "start"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=die_with_parent,
-    ) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        export, _, kubeconfig = running.stdout.readline().strip().partition("=")
-        assert export == "export KUBECONFIG"
-        assert "without nodes" in running.stderr.readline()
-        assert Access.read(Path(kubeconfig)).request("GET", "/readyz")[0] == 200
-        running.send_signal(number)
-        assert running.communicate(timeout=20) == ("", "")
-    assert running.returncode == 0
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_release_is_stamped(admin: Access):
