@@ -27,14 +27,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rws_operator.testing.cluster import TestCluster, TestNamespace
     from rws_operator.testing.control_plane import ControlPlane
     from rws_operator.testing.errors import ControlPlaneError
+    from rws_operator.testing.operator_log import OperatorLog
     from rws_operator.testing.runs import OperatorRuns
 
 _HAS_FAILED = pytest.StashKey[bool]()
 _MISSING: "pytest.StashKey[ControlPlaneError]" = pytest.StashKey()
 _LENDER: "pytest.StashKey[_Lender]" = pytest.StashKey()
+_NAMESPACE: "pytest.StashKey[tuple[Path, str]]" = pytest.StashKey()
+_LOG: "pytest.StashKey[OperatorLog]" = pytest.StashKey()
 _LENT = "rws_control_plane"
 _HOST = "127.0.0.1"
 _END_SECONDS = 30.0
@@ -80,10 +85,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Remember whether the test failed, for the namespace fixture."""
+    """Keep a failed test's namespace, and show it in the report; once, as it was then."""
     report = yield
     if report.failed:
         item.stash[_HAS_FAILED] = True
+        if seen := item.stash.get(_NAMESPACE, None):
+            from rws_operator.testing.failure import failure_sections
+
+            del item.stash[_NAMESPACE]
+            log = item.stash.get(_LOG, None)
+            report.sections += failure_sections(*seen, log.text() if log else "")
     return report
 
 
@@ -116,6 +127,7 @@ async def _namespace(
     """A namespace named after the test; deleted afterwards, but left if the test failed."""
     prefix = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
     namespace = await cluster.namespace(prefix or "test")
+    request.node.stash[_NAMESPACE] = cluster.kubeconfig, namespace.name
     yield namespace
     if not request.node.stash.get(_HAS_FAILED, False):
         await namespace.delete()
@@ -128,9 +140,15 @@ async def _running_operator(
     from rws_operator.testing.runs import OperatorRuns
 
     runs = OperatorRuns(cluster, namespace)
+    stash = request.node.stash
+    stash[_LOG] = runs.log
     with runs.log:
         yield runs
-        await runs.end(keep=request.node.stash.get(_HAS_FAILED, False))
+        try:
+            await runs.end(keep=stash.get(_HAS_FAILED, False))
+        except Exception:
+            stash[_HAS_FAILED] = True
+            raise
 
 
 try:
