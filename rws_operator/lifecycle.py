@@ -30,7 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rws_operator.cache.informers import Informers
-from rws_operator.client import Client, identity, load_config
+from rws_operator.client import Client, client, identity
 from rws_operator.client.identity import own_namespace
 from rws_operator.controller.controller import Controller
 from rws_operator.controller.environment import Environment
@@ -180,8 +180,7 @@ class Lifecycle:
             raise _one_of(self._failures)
 
     async def _connect(self, kubeconfig: str | None, context: str | None) -> Client:
-        config = await asyncio.to_thread(load_config, kubeconfig, context)
-        return Client(config, user_agent=f"{self._name} (rws-operator)")
+        return await client(kubeconfig, context, user_agent=f"{self._name} (rws-operator)")
 
     def _add_checks(self, health: Health, informers: Informers) -> None:
         unsynced: Callable[[], list[str]] = informers.unsynced

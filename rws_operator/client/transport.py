@@ -181,7 +181,9 @@ class Transport:
             message, payload = await _read_head(connection)
             if message.code != 200:
                 data = await payload.read()
-                raise error_of(message.code, data, message.headers, f"GET {target}")
+                raise error_of(
+                    message.code, data, message.headers, f"GET {target}", self._config.source
+                )
         except BROKEN as error:
             _drop(connection)
             raise failure_of(error, self._config, sent=True) from error
