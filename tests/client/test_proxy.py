@@ -10,6 +10,7 @@ from rws_operator.client.proxy import proxy_of
 from rws_operator.client.tls import Tls
 from rws_operator.errors import ConfigurationError, ConnectionFailed
 from rws_operator.testing.pki import CertificateAuthority
+from tests.client.paths import pump
 from tests.client.scripted import ScriptedServer, ok, scripted_server, serving
 
 
@@ -21,12 +22,13 @@ class Proxy:
         self.heads: list[str] = []
         self.refuses = False
         self.target: str | None = None
+        self.wanted = ""
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Open one tunnel."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         self.heads.append(head)
-        if self.refuses:
+        if self.refuses or self.wanted not in head:
             writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
             writer.close()
             return
@@ -34,18 +36,6 @@ class Proxy:
         far_reader, far_writer = await asyncio.open_connection(self.target or host, int(port))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
-
-
-async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy bytes until one side closes."""
-    try:
-        while data := await reader.read(2**16):
-            writer.write(data)
-            await writer.drain()
-    except ConnectionError:
-        pass
-    finally:
-        writer.close()
 
 
 @pytest.fixture
