@@ -124,7 +124,8 @@ def _write(
     name = object_name(program.name)
 
     def render(namespace: str, extras: Extras = chosen) -> list[dict[str, Any]]:
-        return program.manifests(**(arguments | {"namespace": namespace}), **extras)
+        given: dict[str, Any] = arguments | {"namespace": namespace}
+        return program.manifests(**given, **extras)
 
     if is_chart:
         write_folder(folder, helm.chart(name, render, chosen), root=helm.FILE)

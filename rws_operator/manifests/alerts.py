@@ -83,7 +83,8 @@ def _expiry(certificate_seconds: float) -> _Alert:
 
 _DOWN = _Alert(
     "OperatorDown",
-    "absent(up{%s} == 1)",
+    # absent() says whose it is only where it is asked about a plain series.
+    "max by (job) (up{%s}) == 0 or absent(up{%s})",
     "5m",
     "critical",
     "No replica of {{ $labels.job }} can be scraped.",
