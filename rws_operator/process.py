@@ -60,6 +60,7 @@ class Runner(Protocol):
         webhook_port: int | None,
         tls_files: tuple[str, str] | None,
         kubeconfig: str | None,
+        context: str | None,
     ) -> None:
         """Run it."""
 
@@ -82,6 +83,7 @@ def run(
     webhook_port: int,
     tls_files: tuple[str, str] | None,
     kubeconfig: str | None,
+    context: str | None,
     debug: bool,
 ) -> int:
     """Run the program until it is stopped, and return the exit code."""
@@ -92,6 +94,7 @@ def run(
             webhook_port=webhook_port,
             tls_files=tls_files,
             kubeconfig=kubeconfig,
+            context=context,
         )
 
     ended = threading.Event()

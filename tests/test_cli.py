@@ -258,7 +258,7 @@ class Program:
         return self.works
     def finalizers(self):
         return {{}}
-    async def run(self, *, http_port, webhook_port, tls_files, kubeconfig):
+    async def run(self, *, http_port, webhook_port, tls_files, kubeconfig, context):
         print("running", http_port, webhook_port, tls_files, kubeconfig, flush=True)
 {body}
 

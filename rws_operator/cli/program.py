@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from rws_operator.process import Runner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rws_operator.manifests.extras import Extras
     from rws_operator.resources import Kind
 
 
@@ -35,6 +36,7 @@ class Program(Runner, Protocol):
         image: str | None,
         replicas: int,
         webhook_url: str | None,
+        **extras: Unpack[Extras],
     ) -> list[dict[str, Any]]:
         """What installs it."""
         ...

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from rws_operator.client import load_config
 from rws_operator.client.credentials import Credentials
@@ -77,10 +78,39 @@ async def test_a_refused_token_is_refreshed(server: ScriptedServer, tmp_path: Pa
     assert server.seen[1].body == b"grant_type=refresh_token&refresh_token=r1&client_id=kube"
 
 
+async def test_a_secret_that_is_wanted_in_the_form(server: ScriptedServer, tmp_path: Path) -> None:
+    """An issuer that does not look at the header is asked once more, as kubectl does."""
+    fresh = id_token("fresh", 3600)
+    refusal = web.json_response({"error": "invalid_client"}, status=401)
+    server.answer(ok({"token_endpoint": f"{server.address}/token"}), refusal)
+    server.answer(ok({"id_token": fresh}))
+    config = {
+        "refresh-token": "r1",
+        "client-secret": "s1",
+        "idp-issuer-url": server.address,
+    }
+    assert await credentials(tmp_path, **config).authorization() == f"Bearer {fresh}"
+    expected = b"grant_type=refresh_token&refresh_token=r1&client_id=kube&client_secret=s1"
+    assert server.seen[2].body == expected
+    assert "Authorization" not in server.seen[2].headers
+
+
+@pytest.mark.parametrize("token", ["no-jwt", "a.e30.c", "a.!.c"])
+async def test_a_token_that_does_not_say_when_it_expires(
+    server: ScriptedServer, tmp_path: Path, token: str
+) -> None:
+    """It is refreshed, as kubectl does: nobody knows how old it is."""
+    fresh = id_token("fresh", 3600)
+    tokens(server, {"id_token": fresh})
+    config = {"id-token": token, "refresh-token": "r1", "idp-issuer-url": server.address}
+    assert await credentials(tmp_path, **config).authorization() == f"Bearer {fresh}"
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
         ({"error": "invalid_grant", "hidden": "hidden"}, r"gave no id token \(invalid_grant\)"),
+        ({"error": "hidden: Hidden"}, r"gave no id token \(an error of its own\)"),
         (["hidden"], r"gave no token \(ValidationError\)"),
     ],
 )
@@ -88,7 +118,7 @@ async def test_an_issuer_that_refuses(
     server: ScriptedServer, tmp_path: Path, answer: Any, expected: str
 ) -> None:
     """The error names the issuer, in one line and without what was sent or came."""
-    tokens(server, answer)
+    server.answer(ok({"token_endpoint": f"{server.address}/token"}), ok(answer))
     config = {
         "refresh-token": "hidden",
         "client-secret": "hidden",
@@ -104,8 +134,9 @@ async def test_an_issuer_that_refuses(
 
 async def test_an_expired_token_without_a_refresh_token(tmp_path: Path) -> None:
     """There is nothing to do but to log in again."""
+    config = {"id-token": id_token("old", -10), "idp-issuer-url": "https://127.0.0.1:1"}
     with pytest.raises(KubeconfigError, match="refresh-token is not set: log in again"):
-        await credentials(tmp_path, **{"id-token": id_token("old", -10)}).authorization()
+        await credentials(tmp_path, **config).authorization()
 
 
 async def test_the_issuers_certificate_is_verified(tmp_path: Path) -> None:
@@ -115,7 +146,7 @@ async def test_the_issuers_certificate_is_verified(tmp_path: Path) -> None:
     async with scripted_server(serving(authority)) as server:
         tokens(server, {"id_token": fresh})
         config = {"refresh-token": "r1", "idp-issuer-url": server.address}
-        with pytest.raises(KubeconfigError, match="ClientConnectorCertificateError"):
+        with pytest.raises(KubeconfigError, match=r"is not trusted .*: correct idp-certificate"):
             await credentials(tmp_path, **config).authorization()
         assert server.seen == []
         trusted = credentials(

@@ -1,0 +1,1 @@
+"""`python -m app dev`: an operator at work while it is written."""
