@@ -31,7 +31,8 @@ done
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """An environment with an empty cache and no Go."""
+    """An environment with an empty cache and no Go, which asks for no version."""
+    monkeypatch.delenv("RWS_TEST_KUBERNETES_VERSION", raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr("shutil.which", lambda name: None)
     return {"XDG_CACHE_HOME": str(tmp_path / "cache")}
