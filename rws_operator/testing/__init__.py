@@ -19,6 +19,7 @@ from rws_operator.testing.eventually import eventually
 from rws_operator.testing.forwarder import Forwarder
 from rws_operator.testing.gate import Gate
 from rws_operator.testing.namespaced import NamespacedApi
+from rws_operator.testing.recording import RecordedDelete, RecordedEvent, RecordingContext
 from rws_operator.testing.round_trip import round_trip_check
 from rws_operator.testing.running import RunningOperator
 from rws_operator.testing.runs import OperatorRuns
@@ -33,6 +34,9 @@ __all__ = [
     "NotThrowaway",
     "OperatorRuns",
     "ProgramsNotFound",
+    "RecordedDelete",
+    "RecordedEvent",
+    "RecordingContext",
     "RequestRefused",
     "RunningOperator",
     "TestCluster",
