@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from rws_operator.cli.dev import dev_command
 from rws_operator.cli.manifests import FLAGS, manifests_options, print_manifests
 from rws_operator.cli.options import option
 from rws_operator.cli.serve import serve_command
@@ -65,6 +66,7 @@ def command(program: Program) -> click.Group:
         return 0
 
     group.add_command(serve_command(program))
+    group.add_command(dev_command(program))
     group.add_command(uninstall_command(program))
     return group
 
