@@ -15,7 +15,7 @@ COPY rws_operator rws_operator
 COPY starters starters
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /venv/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl \
-    && /venv/bin/python -m compileall -q /venv/lib
+    && /venv/bin/python -m compileall -q -x /starters/ /venv/lib
 
 FROM python:${PYTHON}-slim
 ARG APP=examples/backup

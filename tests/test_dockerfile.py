@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -104,7 +106,7 @@ def test_signals_reach_python() -> None:
 def test_nothing_is_written_at_run_time() -> None:
     """The root file system is read-only, so modules are compiled when the image is made."""
     build, last = stages()
-    assert "-m compileall -q /venv/lib" in " ".join(texts(build, "RUN"))
+    assert "/venv/bin/python -m compileall -q " in texts(build, "RUN")[-1]
     (environment,) = texts(last, "ENV")
     assert "PYTHONDONTWRITEBYTECODE=1" in environment.split()
     assert "PYTHONUNBUFFERED=1" in environment.split()
@@ -125,8 +127,8 @@ def copy(source: str, target: Path) -> None:
         shutil.copy(ROOT / source, target)
 
 
-def test_what_is_copied_makes_the_wheel(tmp_path: Path) -> None:
-    """A file that the build needs and no COPY brings would fail only in Docker."""
+def test_what_is_copied_makes_the_wheel_and_compiles(tmp_path: Path) -> None:
+    """What the build needs and no COPY brings, or what is no Python, would fail only in Docker."""
     build, _ = stages()
     for text in texts(build, "COPY"):
         *sources, target = text.split()
@@ -135,7 +137,14 @@ def test_what_is_copied_makes_the_wheel(tmp_path: Path) -> None:
     built = WheelBuilder(str(tmp_path)).build(
         directory=str(tmp_path / "wheels"), versions=["standard"]
     )
-    assert [Path(each).suffix for each in built] == [".whl"]
+    (wheel,) = built
+    installed = tmp_path / "venv" / "lib"
+    zipfile.ZipFile(wheel).extractall(installed)
+    *_, compiling = texts(build, "RUN")[-1].split(" && ")
+    program, *arguments, target = shlex.split(compiling)
+    assert (program, target) == ("/venv/bin/python", "/venv/lib")
+    subprocess.run([sys.executable, *arguments, installed], check=True)
+    assert [*(installed / "rws_operator" / "__pycache__").glob("operator.*.pyc")]
 
 
 @pytest.mark.parametrize("app", ["examples/backup"])
