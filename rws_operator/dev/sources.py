@@ -54,7 +54,7 @@ def sources_of(modules: Mapping[str, ModuleType]) -> Sources:
         path = _top(name, module)
         if path is not None:
             folders.add(str(path.parent))
-            if path.is_dir():
+            if path != Path(os.path.abspath(str(module.__file__))):
                 packages.add(str(path))
     return Sources(frozenset(packages), frozenset(folders))
 

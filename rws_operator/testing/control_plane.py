@@ -93,6 +93,8 @@ class ControlPlane:
             cancelled.set()
             await asyncio.wait([starting])
             await self.stop()
+            if not starting.cancelled():
+                starting.exception()  # is no news
             raise
 
     async def stop(self) -> None:

@@ -10,13 +10,16 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.supervise import die_with_parent
 from tests.testing.processes import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
@@ -96,7 +99,7 @@ class Session:
         program: What is developed.
         options: Further options.
         environment: Further variables.
-        terminal: A file descriptor of a terminal to run on; by default what it says is read here.
+        command: What Python is given.
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class Session:
         program: Program,
         *options: str,
         environment: dict[str, str] | None = None,
-        terminal: int | None = None,
+        command: Sequence[str] = ("-m", "app", "dev"),
     ) -> None:
         self.program = program
         self.temporary = program.folder / "tmp"
@@ -114,9 +117,8 @@ class Session:
         }
         self.lines: list[tuple[float, str]] = []
         self._readers: list[tuple[threading.Thread, Any]] = []
-        streams: Any = subprocess.PIPE if terminal is None else terminal
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "app", "dev", "--http-port=0", "--webhook-port=0", *options],
+            [sys.executable, *command, "--http-port=0", "--webhook-port=0", *options],
             cwd=program.folder,
             env={
                 **kept,
@@ -124,17 +126,16 @@ class Session:
                 "TMPDIR": str(self.temporary),
                 **(environment or {}),
             },
-            stdin=subprocess.DEVNULL if terminal is None else terminal,
-            stdout=streams,
-            stderr=streams,
-            start_new_session=terminal is None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
             preexec_fn=die_with_parent,
         )
-        if terminal is None:
-            for stream in (self.process.stdout, self.process.stderr):
-                thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
-                thread.start()
-                self._readers.append((thread, stream))
+        for stream in (self.process.stdout, self.process.stderr):
+            thread = threading.Thread(target=self._read, args=(stream,), daemon=True)
+            thread.start()
+            self._readers.append((thread, stream))
 
     def __enter__(self) -> Self:
         return self
