@@ -97,10 +97,11 @@ def _fetched(cluster: Entry, user: Entry) -> Source | None:
 def _auth_provider(user: Entry, provider: Mapping[str, Any]) -> Source:
     where = f"{user.where}.auth-provider"
     if provider.get("name") == "oidc":
+        from rws_operator.client.kept_tokens import KeptTokens
         from rws_operator.client.oidc import Oidc
 
         config = Entry(user.file, where, provider).mapping("config") or {}
-        return Oidc(Entry(user.file, f"{where}.config", config))
+        return Oidc(Entry(user.file, f"{where}.config", config), KeptTokens(user))
     from rws_operator.client.auth_provider import AuthProvider
 
     source = f"kubeconfig {user.file}: {where}"

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+import yaml
 
 from rws_operator import Context, Operator
 from rws_operator.client import Client, client, load_config, oidc, tls
@@ -135,6 +136,17 @@ async def test_an_id_token_that_has_expired(
         await watches_and_writes(ours, namespace.name)
         assert await who(ours) == USER
     world.issuer.wants_secret_in_form = False
+    # The refresh token was good once: kubectl gets on with the next one, and we after it.
+    asked = len(world.issuer.asked)
+    assert await kubectls_user(path) == USER
+    assert len(world.issuer.asked) == asked
+    fields = yaml.safe_load(path.read_text())
+    fields["users"][0]["user"]["auth-provider"]["config"]["id-token"] = world.issuer.id_token(-60)
+    path.write_text(yaml.safe_dump(fields))
+    assert await kubectls_user(path) == USER
+    async with await client(str(path)) as ours:
+        assert await who(ours) == USER
+    assert len(world.issuer.asked) == asked + 1
 
 
 async def test_an_operator_refreshes_while_it_runs(
