@@ -371,6 +371,20 @@ async def test_a_stop_at_once_waits_for_no_idle_connection(server: WebhookServer
     writer.close()
 
 
+async def test_a_connection_that_was_closed_twice_does_not_fail_a_stop(
+    server: WebhookServer,
+) -> None:
+    """asyncio's TLS transport forgets its socket then, and raises when it is asked about it."""
+    connection = await connect(server)
+    (transport,) = server._transports
+    assert isinstance(transport, asyncio.Transport)
+    transport.close()
+    transport.close()
+    await server.stop(1)
+    connection[1].close()
+    assert not server._listener.is_open
+
+
 async def test_a_stopped_listener_is_gone(serving: Serving, webhooks: Webhooks) -> None:
     """The port is free at once; a stop before the start and a second one are harmless."""
     server = a_server(webhooks, serving)
