@@ -13,6 +13,7 @@ import base64
 import contextlib
 import copy
 from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import ApiError, NotFound, ServerError
@@ -74,7 +75,7 @@ def configurations_of(
     ]
     for document in found:
         document["metadata"]["name"] = name
-        document["webhooks"].append(_probe(url, name, document["kind"]))
+        document["webhooks"].append(_probe(url, name))
         for entry in document["webhooks"]:
             entry["clientConfig"]["caBundle"] = _base64(ca_pem)
             selector = entry.setdefault("namespaceSelector", {})
@@ -140,8 +141,8 @@ def shared_resources(operator: OperatorDefinition) -> list[str]:
     return sorted(found)
 
 
-def _probe(url: str, name: str, kind: str) -> dict[str, Any]:
-    """A webhook for objects of one label, which is called where nobody answers."""
+def _probe(url: str, name: str) -> dict[str, Any]:
+    """A webhook for objects of one label, its own, which is called where nobody answers."""
     return {
         "name": f"probe.{name}.rws-test",
         "admissionReviewVersions": ["v1"],
@@ -155,7 +156,7 @@ def _probe(url: str, name: str, kind: str) -> dict[str, Any]:
                 "scope": "Namespaced",
             }
         ],
-        "objectSelector": {"matchLabels": {_PROBE_LABEL: kind}},
+        "objectSelector": {"matchLabels": {_PROBE_LABEL: token_hex(8)}},
         "failurePolicy": "Fail",
         "sideEffects": "None",
     }
@@ -171,16 +172,17 @@ async def _is_served(client: Client, definition: Mapping[str, Any]) -> bool:
 
 
 async def _is_called(client: Client, configuration: Mapping[str, Any], namespace: str) -> bool:
-    name = configuration["webhooks"][-1]["name"]
+    entry = configuration["webhooks"][-1]
+    labels = entry["objectSelector"]["matchLabels"]
     probe = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"generateName": "probe-", "labels": {_PROBE_LABEL: configuration["kind"]}},
+        "metadata": {"generateName": "probe-", "labels": labels},
     }
     try:
         await client.create(probe, namespace=namespace, dry_run=True)
     except ApiError as error:
-        if name in error.message and _NO_SUCH_PATH in error.message:
+        if entry["name"] in error.message and _NO_SUCH_PATH in error.message:
             return True
         raise
     return False

@@ -29,6 +29,8 @@ from rws_operator.testing.endpoint import endpoint as take_endpoint
 from rws_operator.testing.eventually import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from rws_operator.testing.cluster import TestCluster
 
 DefinitionT = TypeVar("DefinitionT", bound=OperatorDefinition)
@@ -65,6 +67,11 @@ class RunningOperator(Generic[DefinitionT]):
         self._stack = contextlib.AsyncExitStack()
 
     @property
+    def is_running(self) -> bool:
+        """Whether it was started, and has not ended."""
+        return self._task is not None and not self._task.done()
+
+    @property
     def http_port(self) -> int:
         """The port of metrics and probes on this machine.
 
@@ -72,7 +79,7 @@ class RunningOperator(Generic[DefinitionT]):
             OperatorError: It does not run.
         """
         port = self.operator.http_port
-        if port is None:
+        if port is None or not self.is_running:
             raise OperatorError(f"operator {self.operator.name} does not run")
         return port
 
@@ -92,7 +99,7 @@ class RunningOperator(Generic[DefinitionT]):
             tls_files = stack.enter_context(endpoint.tls_files())
             where = endpoint.url, endpoint.certificate.ca_pem
             self.crds = install.crds_of(self.operator, *where)
-            await install.apply_crds(self._cluster.client, self.crds)
+            await self.apply_crds()
             running = self.operator.run(
                 http_port=0, webhook_port=endpoint.port, tls_files=tls_files
             )
@@ -114,6 +121,14 @@ class RunningOperator(Generic[DefinitionT]):
             Exception: It had ended by itself; what it raised.
         """
         await self._stack.aclose()
+
+    def before_stop(self, act: Callable[[], Awaitable[None]]) -> None:
+        """Have something done first when it is stopped."""
+        self._stack.push_async_callback(act)
+
+    async def apply_crds(self) -> None:
+        """Have its kinds served, and those that it converts converted by this run."""
+        await install.apply_crds(self._cluster.client, self.crds)
 
     async def remove_configurations(self) -> None:
         """Have its admission webhooks called no more."""

@@ -7,6 +7,7 @@ test that passed keeps its namespace from ending.
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import ApiError, NotFound
@@ -58,6 +59,7 @@ class OperatorRuns:
         running = RunningOperator(self._cluster, self._namespace, operator)
         await running.start(leading=leading)
         self._runs.append(running)
+        running.before_stop(partial(self._hand_over, running))
         return running
 
     async def end(self, *, keep: bool) -> None:
@@ -84,6 +86,12 @@ class OperatorRuns:
             self._turns.end()
         if errors:
             raise errors[0] if len(errors) == 1 else ExceptionGroup("operators ended", errors)
+
+    async def _hand_over(self, leaving: RunningOperator[Any]) -> None:
+        """Let another replica of the test convert what one did that is about to end."""
+        for run in self._runs:
+            if run is not leaving and run.is_running:
+                await run.apply_crds()
 
     async def _release_objects(self) -> None:
         """Delete what has finalizers while there is somebody to convert it."""
