@@ -43,7 +43,8 @@ def kustomization(
     }
     if _lives_in_one_namespace(documents, namespace):
         root["namespace"] = namespace
-        root["replacements"] = _replacements(render(MARK), documents)
+        if targets := _targets(render(MARK)):
+            root["replacements"] = [{"source": _source(documents), "targets": targets}]
     deployment = next(each for each in documents if each["kind"] == "Deployment")
     name, image = deployment["metadata"]["name"], _image_of(deployment)
     root["images"] = [image]
@@ -56,27 +57,27 @@ def _lives_in_one_namespace(documents: Iterable[Mapping[str, Any]], namespace: s
     return all(each["metadata"].get("namespace", namespace) == namespace for each in documents)
 
 
-def _replacements(
-    marked: Iterable[Mapping[str, Any]], documents: Iterable[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """What tells the namespace wherever it stands, but for the metadata, which kustomize sets."""
+def _source(documents: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Where kustomize puts the namespace for certain."""
     account = next(each for each in documents if each["kind"] == "ServiceAccount")
+    name = account["metadata"]["name"]
+    return {"kind": "ServiceAccount", "name": name, "fieldPath": "metadata.namespace"}
+
+
+def _targets(marked: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Where the namespace stands and kustomize does not look: under no field of that name."""
     targets = []
     for each in marked:
-        paths = [path for path in places_of(each, MARK) if path[0] != "metadata"]
-        if paths:
-            targets.append(
-                {
-                    "select": {"kind": each["kind"], "name": each["metadata"]["name"]},
-                    "fieldPaths": [".".join(map(_escaped, path)) for path in paths],
-                }
-            )
-    source = {
-        "kind": "ServiceAccount",
-        "name": account["metadata"]["name"],
-        "fieldPath": "metadata.namespace",
-    }
-    return [{"source": source, "targets": targets}]
+        places = [
+            place
+            for place in places_of(each, MARK)
+            if place[0] != "metadata" and place[-1] != "namespace"
+        ]
+        if places:
+            select = {"kind": each["kind"], "name": each["metadata"]["name"]}
+            paths = [".".join(map(_escaped, place)) for place in places]
+            targets.append({"select": select, "fieldPaths": paths})
+    return targets
 
 
 def _escaped(step: str | int) -> str:

@@ -97,8 +97,8 @@ def test_a_field_that_its_kind_does_not_know_is_refused(plane: ControlPlane) -> 
     for document in made:
         spoilt = copy.deepcopy(document)
         if "spec" in spoilt:
-            spoilt["spec"]["tpyo"] = 1
-            assert 'unknown field "spec.tpyo"' in refusal(plane, spoilt)
+            spoilt["spec"]["nonesuch"] = 1
+            assert 'unknown field "spec.nonesuch"' in refusal(plane, spoilt)
     rule = by_kind(made, "PrometheusRule")
     rule["spec"]["groups"][0]["rules"][0]["for"] = "soon"
     assert "should match" in refusal(plane, rule)
