@@ -2,11 +2,12 @@
 #   make demo     the backup operator at work on a private control plane (KEEP=1 leaves it running)
 #   make cluster  a bare control plane until Ctrl-C, to try an operator of your own on
 #   make test     all tests; ARGS="tests/cache -x" for some; K8S=1.34.4 for an older Kubernetes
+#   make e2e      the starter's operator from its template to its removal, pods as processes
 #   make check    format, lint, types, layers, spelling
 #   make bench-webhooks   reviews a second, beside a bare aiohttp handler
 #   make soak-webhooks    the webhooks under load for SECONDS (300) a disturbance
 
-.PHONY: demo cluster test check bench-webhooks soak-webhooks setup clean
+.PHONY: demo cluster test e2e check bench-webhooks soak-webhooks setup clean
 .DEFAULT_GOAL := help
 ARGS ?=
 SECONDS ?= 300
@@ -32,6 +33,10 @@ cluster: $(STAMP)
 test: $(STAMP)
 	@$(VENV)/bin/python -m rws_operator.testing
 	@RWS_TEST_REQUIRE_KUBERNETES=1 $(VENV)/bin/python -m pytest $(ARGS)
+
+e2e: $(STAMP)
+	@$(VENV)/bin/python -m rws_operator.testing
+	@ci/e2e/operator.sh local e2e
 
 check: $(STAMP)
 	@ci/check

@@ -11,7 +11,7 @@ stops it within its grace period once the pod is gone. A pod is never bound to a
 object goes at once when it is deleted, and its process after it. A `Forwarder` stands for the
 Service, which `stand-in` makes lead to it.
 
-FOLDER gets ``kubeconfig``, ``port`` (of the Service), and ``<pod>.log`` of each pod.
+FOLDER gets ``kubeconfig``, ``port`` (of the Service), and of each pod ``<pod>.log`` and ``<pod>.pid``.
 """
 
 from __future__ import annotations
@@ -124,6 +124,7 @@ class Container:
         """Start it, and start it again whenever it has ended."""
         while True:
             self._process = await self._start()
+            self._log.with_suffix(".pid").write_text(str(self._process.pid))
             await self._process.wait()
             self.is_ready = False
             await asyncio.sleep(_RESTART_SECONDS)
