@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rws_operator.client import client, load_config
+from rws_operator.client import ClientConfig, client, load, load_config
 from rws_operator.errors import KubeconfigError
 
 
@@ -45,9 +45,10 @@ def test_one_of_a_later_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_it_goes_before_the_pods_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ServiceAccount has no contexts: who names one means a kubeconfig."""
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    pod = ClientConfig("https://10.0.0.1:443", source="the pod's account")
+    monkeypatch.setattr(load, "in_cluster_config", lambda: pod)
     monkeypatch.setenv("KUBECONFIG", str(write(tmp_path / "config", "a")))
+    assert load_config() is pod
     assert load_config(context="a").server == "https://a.example.com"
 
 
