@@ -121,7 +121,7 @@ def issuing(authority: CertificateAuthority) -> Iterator[Issuer]:
             self.end_headers()
             self.wfile.write(json.dumps(document).encode())
 
-        def log_message(self, format: str, *args: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (its name there)
             """Say nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
