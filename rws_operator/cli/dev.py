@@ -59,15 +59,14 @@ def dev_command(program: Program) -> click.Command:
         debug: bool,
     ) -> int:
         from rws_operator.dev import child, session  # of no use to `serve`
-        from rws_operator.dev.cluster import Cluster
+        from rws_operator.dev.cluster import named
 
         debug = debug or debug_before
         log.configure("debug" if debug else log_level, "console")
         if child.is_this_process():
             return child.develop(program, debug=debug)
-        is_named = kubeconfig is not None or context is not None
         settings = session.Settings(
-            Cluster(kubeconfig, context, is_named=is_named), http_port, webhook_port, webhook_host
+            named(kubeconfig, context), http_port, webhook_port, webhook_host
         )
         return session.run(program, settings)
 

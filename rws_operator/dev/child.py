@@ -28,6 +28,7 @@ import msgspec
 
 from rws_operator.client import Client, client
 from rws_operator.dev import install
+from rws_operator.dev.account import write_account
 from rws_operator.dev.console import tell, tell_trouble
 from rws_operator.dev.job import Event, Job
 from rws_operator.dev.sources import sources_of
@@ -166,8 +167,8 @@ class _Run:
             changed = await install.install(admin, documents, Path(job.installed))
             if changed:
                 tell(f"applied {', '.join(changed)}")
-            config = await install.account_of(admin, documents)
-        return Client(config, user_agent=f"{program.name} (rws-operator)")
+            await write_account(admin, documents, Path(job.account))
+        return await client(job.account)
 
     async def _tell_when_ready(self, running: DevelopedProgram) -> None:
         """Tell the session; tell the user what is missing where it takes long."""

@@ -6,6 +6,7 @@ Invariant: of one's own nothing is left; a named one calls no webhook of a sessi
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rws_operator.client import client
+from rws_operator.client.kubeconfig_entry import expanded
 from rws_operator.dev.console import tell
 from rws_operator.dev.install import uninstall_webhooks
 from rws_operator.errors import OperatorError
@@ -34,42 +36,48 @@ class Cluster:
     """How to reach a cluster as its administrator.
 
     Attributes:
-        kubeconfig: Files in the form of KUBECONFIG; None for the environment's.
+        kubeconfig: Files in the form of KUBECONFIG.
         context: A context in them; None for the current one.
-        is_named: Whether it was there before, and stays.
     """
 
-    kubeconfig: str | None = None
+    kubeconfig: str
     context: str | None = None
-    is_named: bool = False
 
     def check(self) -> None:
-        """Make sure that a named cluster may be used: it looks throwaway, or the user says so.
+        """Make sure that it may be used: it looks like a throwaway one, or the user says so.
 
         Raises:
             NotThrowaway: It does not, and nobody is there to ask.
             Abort: The user says no.
         """
-        if not self.is_named:
-            return
         try:
             check_throwaway(self.kubeconfig, self.context)
         except NotThrowaway as error:
             if not sys.stdin.isatty():
                 raise
-            tell(f"{error.what}", "yellow")
+            tell(error.what, "yellow")
             click.confirm("develop on it all the same?", abort=True, err=True)
 
 
+def named(kubeconfig: str | None, context: str | None) -> Cluster | None:
+    """The cluster that options name; None if they name none."""
+    if kubeconfig is None and context is None:
+        return None
+    files = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
+    # The program may change to another folder.
+    paths = [str(expanded(each).absolute()) for each in files.split(os.pathsep) if each]
+    return Cluster(os.pathsep.join(paths), context)
+
+
 @asynccontextmanager
-async def reached(cluster: Cluster, memory: Path) -> AsyncIterator[Cluster]:
-    """The cluster, started first if it is to be one of one's own.
+async def reached(cluster: Cluster | None, memory: Path) -> AsyncIterator[Cluster]:
+    """A cluster, while it is developed on.
 
     Args:
-        cluster: Which.
+        cluster: A named one; None to have a control plane of one's own.
         memory: The file that remembers what was installed.
     """
-    if not cluster.is_named:
+    if cluster is None:
         async with ControlPlane(dedicated=True) as started:
             announce(started.kubeconfig.parent)
             yield Cluster(str(started.kubeconfig))

@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rws_operator.client.config import ClientConfig
-from rws_operator.client.credentials import FixedCredentials
-from rws_operator.client.tls import Tls
 from rws_operator.errors import NotFound
 from rws_operator.resources import Kind, kinds
 from rws_operator.testing.install import apply_all, apply_crds
@@ -31,7 +28,6 @@ _CRD = "CustomResourceDefinition"
 _OF_PODS = frozenset({"Deployment", "PodDisruptionBudget", "Service"})
 _STAYING = frozenset({_CRD, "Namespace"})
 _WEBHOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
-_TOKEN_SECONDS = 24 * 3600
 
 
 def needed(manifests: Iterable[dict[str, Any]], ca_pem: str) -> list[dict[str, Any]]:
@@ -100,34 +96,6 @@ async def install(admin: Client, documents: list[dict[str, Any]], memory: Path) 
 async def uninstall_webhooks(admin: Client, memory: Path) -> None:
     """Have the API server call nobody before its writes; harmless if nothing was installed."""
     await _delete(admin, [each for each in _remembered(memory) if each["kind"] in _WEBHOOKS])
-
-
-async def account_of(admin: Client, documents: Iterable[Mapping[str, Any]]) -> ClientConfig:
-    """The way to the API server as the operator's own ServiceAccount, with a new token.
-
-    Raises:
-        ApiError: The server gives none.
-    """
-    account = next(each for each in documents if each["kind"] == "ServiceAccount")
-    name, namespace = account["metadata"]["name"], account["metadata"]["namespace"]
-    answer = await admin.request(
-        "POST",
-        kinds.ServiceAccount.path(namespace, name, subresource="token"),
-        body={
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": _TOKEN_SECONDS},
-        },
-    )
-    there = admin.config
-    return ClientConfig(
-        server=there.server,
-        namespace=namespace,
-        tls=Tls(ca=there.tls.ca, insecure=there.tls.insecure, server_name=there.tls.server_name),
-        credentials=FixedCredentials(f"Bearer {answer.json()['status']['token']}"),
-        proxy=there.proxy,
-        source=f"a token of ServiceAccount {namespace}/{name}",
-    )
 
 
 async def _delete(admin: Client, documents: Iterable[Mapping[str, Any]]) -> None:

@@ -17,7 +17,7 @@ class Job(msgspec.Struct, frozen=True):
         module: What `python -m` was given; None where a script was started.
         script: The script's path, else None.
         argv: The command line, as the program first got it.
-        kubeconfig: An administrator's; None for the environment's.
+        kubeconfig: An administrator's.
         context: Its context; None for the current one.
         http_port: Where metrics and probes are served.
         webhook_port: Where webhooks are served.
@@ -25,13 +25,14 @@ class Job(msgspec.Struct, frozen=True):
         ca_pem: What their certificate is trusted by.
         cert_file: Their certificate, PEM.
         key_file: Its key.
+        account: Where the kubeconfig of its ServiceAccount is written.
         installed: The file that remembers what was installed.
     """
 
     module: str | None
     script: str | None
     argv: list[str]
-    kubeconfig: str | None
+    kubeconfig: str
     context: str | None
     http_port: int
     webhook_port: int
@@ -39,6 +40,7 @@ class Job(msgspec.Struct, frozen=True):
     ca_pem: str
     cert_file: str
     key_file: str
+    account: str
     installed: str
 
 

@@ -15,7 +15,7 @@ import msgspec
 from rws_operator.dev.job import Event, Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 _ENDED_SECONDS = 3.0
@@ -34,11 +34,15 @@ class Launcher:
 
     Args:
         folder: The session's folder, which the server removes if the session is killed.
+        environment: The environment of runs.
         hear: Called with each event, but for those of a run that `stop` ends.
     """
 
-    def __init__(self, folder: Path, hear: Callable[[Event], None]) -> None:
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], hear: Callable[[Event], None]
+    ) -> None:
         self._folder = folder
+        self._environment = environment
         self._hear = hear
         self._server: subprocess.Popen[bytes] | None = None
         self._events = -1
@@ -102,6 +106,7 @@ class Launcher:
                     str(self._folder),
                     *preloaded,
                 ],
+                env=self._environment,
                 stdin=subprocess.PIPE,
                 pass_fds=[writer],
                 start_new_session=True,  # Ctrl-C in the terminal is for this process

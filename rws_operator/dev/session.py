@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rws_operator.dev import install
+from rws_operator.dev.account import environment
 from rws_operator.dev.cluster import Cluster, reached
 from rws_operator.dev.console import tell
 from rws_operator.dev.job import Event, Job, started_as
@@ -47,13 +48,13 @@ class Settings:
     """What the command line says.
 
     Attributes:
-        cluster: Where to develop.
+        cluster: Where to develop; None for a control plane of one's own.
         http_port: Port of metrics and probes; 0 for any free one.
         webhook_port: Port of the webhooks; 0 for any free one.
         webhook_host: Where the API server reaches this machine.
     """
 
-    cluster: Cluster
+    cluster: Cluster | None
     http_port: int
     webhook_port: int
     webhook_host: str = _HOST
@@ -66,7 +67,8 @@ def run(program: DevelopedProgram, settings: Settings) -> int:
         OperatorError: The session can't begin; what is wrong with the program ends no session.
     """
     import_watchfiles()
-    settings.cluster.check()
+    if settings.cluster is not None:
+        settings.cluster.check()
     session = _Session(program, settings)
     return asyncio.run(session.run())
 
@@ -104,9 +106,10 @@ class _Session:
         with contextlib.ExitStack() as held:
             http_port, webhook_port = self._ports(held)
             folder = held.enter_context(owned_folder())
+            account = folder / "operator.kubeconfig"
             ca_pem = self._write_certificate(folder)
             async with (
-                Launcher(folder, self._hear) as launcher,
+                Launcher(folder, environment(account), self._hear) as launcher,
                 reached(self._settings.cluster, folder / "installed.json") as cluster,
             ):
                 is_up.set()
@@ -124,6 +127,7 @@ class _Session:
                     ca_pem=ca_pem,
                     cert_file=str(folder / "tls.crt"),
                     key_file=str(folder / "tls.key"),
+                    account=str(account),
                     installed=str(folder / "installed.json"),
                 )
                 try:
@@ -191,8 +195,8 @@ class _Session:
         return made.ca_pem
 
     def _greet(self, cluster: Cluster) -> None:
-        if not cluster.is_named:
-            sys.stdout.write(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}\n")
+        if self._settings.cluster is None:
+            sys.stdout.write(f"export KUBECONFIG={shlex.quote(cluster.kubeconfig)}\n")
             sys.stdout.flush()
             tell("a control plane is up, for kubectl too: use the line above in another shell")
         tell("Ctrl-C ends it all; a save of the program's files runs them anew")

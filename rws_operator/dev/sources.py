@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rws_operator.dev.console import tell
 from rws_operator.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -121,9 +122,12 @@ class Watcher:
             recursive=recursive,
             ignore_permission_denied=True,
         )
-        async with aclosing(changes):
-            async for found in changes:
-                self._changed({path for _, path in found})
+        try:
+            async with aclosing(changes):
+                async for found in changes:
+                    self._changed({path for _, path in found})
+        except (OSError, RuntimeError) as error:  # the latter is the library's own
+            tell(f"changes in {', '.join(sorted(paths))} can't be seen: {error}", "red")
 
 
 def import_watchfiles() -> ModuleType:

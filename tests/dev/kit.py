@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
+_NOT_INHERITED = ("RWS_TEST_KUBECONFIG", "KUBECONFIG", "PYTHONDONTWRITEBYTECODE", "NO_COLOR")
 GREEN, RED = "\x1b[32m", "\x1b[31m"
 
 MAIN = "from app.notes import operator\n\noperator.main()\n"
@@ -112,9 +113,7 @@ class Session:
         self.program = program
         self.temporary = program.folder / "tmp"
         self.temporary.mkdir(exist_ok=True)
-        kept = {
-            k: v for k, v in os.environ.items() if k not in ("RWS_TEST_KUBECONFIG", "KUBECONFIG")
-        }
+        kept = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
         self.lines: list[tuple[float, str]] = []
         self._readers: list[tuple[threading.Thread, Any]] = []
         self.process = subprocess.Popen(

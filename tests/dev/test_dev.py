@@ -171,6 +171,20 @@ def test_a_module_that_comes_later_is_watched(session: Session):
         made.unlink()
 
 
+def test_a_package_that_comes_later_is_watched(session: Session):
+    """What the program imports by an edit starts it from then on, whatever folder it is in."""
+    package = session.program.folder / "aside_too"
+    package.mkdir()
+    (package / "__init__.py").write_text("N = 1\n")
+    since = session.mark()
+    session.program.file.write_text(f"import aside_too\n{NOTES}")
+    session.wait_for(RUNNING, since)
+    since = session.mark()
+    (package / "__init__.py").write_text("N = 2\n")
+    session.wait_for("aside_too/__init__.py changed", since)
+    session.wait_for(RUNNING, since)
+
+
 def test_a_save_by_rename_and_several_in_a_row(session: Session):
     """Whatever editors do, what runs in the end is what was saved last."""
     session.admin.request_json("POST", notes_path(), note("rows", "a"))
@@ -223,10 +237,18 @@ def test_the_fork_server_may_die(session: Session):
     save(session, "text} 1", "text} 2")
 
 
-def test_a_permission_that_is_missing_shows(session: Session):
-    """The program may do what its manifests say: what works for an administrator fails here."""
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "    await ctx.client.list(kinds.Secret, 'default')\n",
+        "    from rws_operator.client import client\n"
+        "    async with await client() as own:\n"
+        "        await own.list(kinds.Secret, 'default')\n",
+    ],
+)
+def test_a_permission_that_is_missing_shows(session: Session, listed: str):
+    """The program may do what its manifests say, also by a client that it makes itself."""
     since = session.mark()
-    listed = "    await ctx.client.list(kinds.Secret, 'default')\n"
     session.program.file.write_text(
         NOTES.replace("    await ctx.apply_owned(", f"{listed}    await ctx.apply_owned(", 1)
     )
