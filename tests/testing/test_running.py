@@ -148,14 +148,15 @@ async def test_what_is_cluster_wide_has_one_test_at_a_time(
     cluster: TestCluster, namespace: TestNamespace
 ):
     """A second test's run of a converter waits until the first has ended."""
-    first, second = OperatorRuns(cluster, namespace), OperatorRuns(cluster, namespace)
-    await first(sample.operator)
-    waiting = asyncio.create_task(second(sample.operator))
-    done, _ = await asyncio.wait({waiting}, timeout=0.3)
+    async with await cluster.namespace("other") as other:
+        first, second = OperatorRuns(cluster, namespace), OperatorRuns(cluster, other)
+        await first(sample.operator)
+        waiting = asyncio.create_task(second(sample.operator))
+        done, _ = await asyncio.wait({waiting}, timeout=1)
+        await first.end(keep=False)
+        assert (await waiting).operator.is_leading()
+        await second.end(keep=False)
     assert not done
-    await first.end(keep=False)
-    assert (await waiting).operator.is_leading()
-    await second.end(keep=False)
 
 
 def test_what_is_cluster_wide():
