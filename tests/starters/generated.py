@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import subprocess
@@ -9,9 +10,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
 from click.testing import CliRunner
 
+from rws_operator.errors import NotFound
 from rws_operator.project.command import main
+from rws_operator.testing import TestCluster, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,3 +58,31 @@ def run(folder: Path, *command: str, seconds: float = 100, **environ: str) -> st
 def run_python(folder: Path, *arguments: str, seconds: float = 100, **environ: str) -> str:
     """Run this Python, which has all that a project asks for, in a folder."""
     return run(folder, sys.executable, *arguments, seconds=seconds, **environ)
+
+
+def crds(project: Path) -> list[str]:
+    """The names of a project's CRDs."""
+    printed = run_python(project, "-m", "app", "--manifests", "--image", "none:1")
+    return [
+        document["metadata"]["name"]
+        for document in yaml.safe_load_all(printed)
+        if document["kind"] == "CustomResourceDefinition"
+    ]
+
+
+async def remove_crd(cluster: TestCluster, name: str) -> None:
+    """Take away what a project's tests installed; nobody converts any more."""
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}"
+    patch = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+    await cluster.client.request(
+        "PATCH", path, body=patch, content_type="application/merge-patch+json"
+    )
+    await cluster.client.request("DELETE", path)
+
+    async def is_gone() -> bool:
+        with contextlib.suppress(NotFound):
+            await cluster.client.request("GET", path)
+            return False
+        return True
+
+    await eventually(30, is_gone)

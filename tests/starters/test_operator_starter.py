@@ -1,5 +1,6 @@
 """The operator starter: whatever is answered, what it makes works as it is."""
 
+import asyncio
 import json
 import re
 import sys
@@ -10,7 +11,7 @@ import yaml
 from cookiecutter.main import cookiecutter
 
 from rws_operator.testing import ControlPlane, TestCluster
-from tests.starters.generated import ROOT, generate, run, run_python, unique_group
+from tests.starters.generated import ROOT, crds, generate, remove_crd, run, run_python, unique_group
 from tests.webhook.kit import Kubectl
 
 ODD = {
@@ -45,7 +46,8 @@ async def test_its_own_tests_pass(project: Path, control_plane: ControlPlane, cl
     tests = run_python(
         project, "-m", "pytest", "-q", RWS_TEST_KUBECONFIG=str(control_plane.kubeconfig)
     )
-    await remove_crd(project, cluster)
+    (crd,) = await asyncio.to_thread(crds, project)
+    await remove_crd(cluster, crd)
     assert "9 passed" in tests
 
 
@@ -66,22 +68,6 @@ async def test_its_manifests_are_accepted(project: Path, cluster: TestCluster):
         "apply", "--server-side", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(documents)
     )
     await namespace.delete()
-
-
-async def remove_crd(project: Path, cluster: TestCluster) -> None:
-    """Take away what its tests installed; nobody converts any more."""
-    printed = run_python(project, "-m", "app", "--manifests", "--image", "none:1")
-    (crd,) = (
-        document["metadata"]["name"]
-        for document in yaml.safe_load_all(printed)
-        if document["kind"] == "CustomResourceDefinition"
-    )
-    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd}"
-    patch = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
-    await cluster.client.request(
-        "PATCH", path, body=patch, content_type="application/merge-patch+json"
-    )
-    await cluster.client.request("DELETE", path)
 
 
 def test_every_class_that_it_imports_is_spoken_for(tmp_path: Path):
