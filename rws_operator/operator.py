@@ -586,7 +586,7 @@ class Operator:
         return self._lifecycle is not None and self._lifecycle.is_at_work()
 
     def main(self, argv: Sequence[str] | None = None) -> NoReturn:
-        """Be the program's command line: ``serve``, ``uninstall``, ``--manifests``, or help.
+        """Be the program's command line: ``serve``, ``dev``, ``uninstall``, ``--manifests``.
 
         Args:
             argv: Arguments without the program's name; by default those of the process.

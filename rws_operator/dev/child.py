@@ -92,7 +92,8 @@ def is_this_process() -> bool:
 
 def report(events: int, event: Event) -> None:
     """Tell the session what became of the run."""
-    os.write(events, msgspec.json.encode(event) + b"\n")
+    with contextlib.suppress(BrokenPipeError):  # it has died; then this process ends soon
+        os.write(events, msgspec.json.encode(event) + b"\n")
 
 
 def tell_loaded() -> None:
