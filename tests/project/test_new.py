@@ -7,11 +7,13 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 from hatchling.builders.wheel import WheelBuilder
 
+from rws_operator.project import new as new_module
 from rws_operator.project import starters
 from rws_operator.project.command import main
 
@@ -151,6 +153,22 @@ def test_what_is_there_stays_as_it_is(what: str):
     assert "mine is no" in refused.output
     assert "]: " not in refused.output
     assert tree(Path()) == before
+
+
+def test_what_came_while_questions_were_asked_stays(monkeypatch: pytest.MonkeyPatch):
+    """The folder is looked at again before the first file is written."""
+    ask = new_module._ask
+
+    def and_write(*arguments: Any) -> str:
+        Path("mine").mkdir(exist_ok=True)
+        Path("mine/notes").write_text("keep")
+        return ask(*arguments)
+
+    monkeypatch.setattr(new_module, "_ask", and_write)
+    refused = new("mine", typed="\n" * 6)
+    assert (refused.exit_code, refused.output.count("]: ")) == (1, 6)
+    assert "mine is not empty" in refused.output
+    assert tree(Path()) == ["mine/notes"]
 
 
 def test_an_empty_folder_is_filled(monkeypatch: pytest.MonkeyPatch):
