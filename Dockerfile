@@ -12,9 +12,10 @@ RUN pip --python /venv/bin/python install --no-cache-dir --require-hashes -r req
     && pip install --no-cache-dir --root-user-action=ignore --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE pytest_rws_operator.py ./
 COPY rws_operator rws_operator
+COPY starters starters
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
     && pip --python /venv/bin/python install --no-cache-dir --no-deps --no-index /wheels/*.whl \
-    && /venv/bin/python -m compileall -q /venv/lib
+    && /venv/bin/python -m compileall -q -x /starters/ /venv/lib
 
 FROM python:${PYTHON}-slim
 ARG APP=examples/backup

@@ -1,16 +1,20 @@
 # Every target sets up what it needs; the second time that takes no time.
 #   make demo     the backup operator at work on a private control plane (KEEP=1 leaves it running)
 #   make cluster  a bare control plane until Ctrl-C, to try an operator of your own on
-#   make test     all tests; ARGS="tests/cache -x" for some
+#   make test     all tests; ARGS="tests/cache -x" for some; K8S=1.34.4 for an older Kubernetes
+#   make e2e      the starter's operator from its template to its removal, pods as processes
 #   make check    format, lint, types, layers, spelling
 #   make bench-webhooks   reviews a second, beside a bare aiohttp handler
 #   make soak-webhooks    the webhooks under load for SECONDS (300) a disturbance
 
-.PHONY: demo cluster test check bench-webhooks soak-webhooks setup clean
+.PHONY: demo cluster test e2e check bench-webhooks soak-webhooks setup clean
 .DEFAULT_GOAL := help
 ARGS ?=
 SECONDS ?= 300
 export KEEP PYTHON
+ifdef K8S
+export RWS_TEST_KUBERNETES_VERSION := $(K8S)
+endif
 
 VENV := .venv
 STAMP := $(VENV)/.installed
@@ -23,12 +27,16 @@ demo: $(STAMP)
 	@$(VENV)/bin/python -m examples.backup.demo
 
 cluster: $(STAMP)
-	@$(VENV)/bin/rws-operator controlplane start
+	@$(VENV)/bin/rws-operator controlplane up
 
 # The control plane comes first, on its own: a build takes minutes and shows its progress.
 test: $(STAMP)
 	@$(VENV)/bin/python -m rws_operator.testing
 	@RWS_TEST_REQUIRE_KUBERNETES=1 $(VENV)/bin/python -m pytest $(ARGS)
+
+e2e: $(STAMP)
+	@$(VENV)/bin/python -m rws_operator.testing
+	@ci/e2e/operator.sh local e2e
 
 check: $(STAMP)
 	@ci/check

@@ -1,32 +1,53 @@
-"""The pytest plugin: fixtures for a control plane, a client and a namespace per test.
+"""The pytest plugin: fixtures for a control plane, a client, a namespace and a running operator.
 
 pytest loads it by its entry point wherever rws_operator is installed, also in runs that have
 nothing to do with operators. So it stands beside the package, whose modules bring the runtime with
-them, and imports that only when a fixture is used. `control_plane` needs nothing else; `cluster`
-and `namespace` are async and need pytest-asyncio.
+them, and imports that only when a fixture is used. `control_plane` needs nothing else; `cluster`,
+`namespace` and `running_operator` are async and need pytest-asyncio.
+
+With pytest-xdist there is one control plane, too. The controller knows of no test, and a worker
+only of its own; so each worker whose tests need it asks the controller before its first test, which
+starts it when it is first asked, and outlives all workers, also those that crash.
 
 Where no control plane can be had the tests are skipped, unless RWS_TEST_REQUIRE_KUBERNETES is set:
 then they fail, so that CI never goes green without having tested.
 """
 
+import contextlib
 import os
 import re
+import secrets
+import socket
+import threading
 from collections.abc import AsyncIterator, Generator, Iterator
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Listener
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rws_operator.testing.cluster import TestCluster, TestNamespace
     from rws_operator.testing.control_plane import ControlPlane
+    from rws_operator.testing.errors import ControlPlaneError
+    from rws_operator.testing.operator_log import OperatorLog
+    from rws_operator.testing.runs import OperatorRuns
 
 _HAS_FAILED = pytest.StashKey[bool]()
-_MISSING = pytest.StashKey[Exception]()
+_MISSING: "pytest.StashKey[ControlPlaneError]" = pytest.StashKey()
+_LENDER: "pytest.StashKey[_Lender]" = pytest.StashKey()
+_NAMESPACE: "pytest.StashKey[tuple[Path, str]]" = pytest.StashKey()
+_LOG: "pytest.StashKey[OperatorLog]" = pytest.StashKey()
+_LENT = "rws_control_plane"
+_HOST = "127.0.0.1"
+_END_SECONDS = 30.0
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Have the programs ready before the first test that needs them, in view of the user.
+    """Have what is needed before the first test that needs it, in view of the user.
 
     A build takes minutes: it must neither count against a test's timeout nor hide its progress.
     """
@@ -34,23 +55,46 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     needed = any("control_plane" in getattr(item, "fixturenames", ()) for item in session.items)
     if not needed or config.option.collectonly or os.environ.get("RWS_TEST_KUBECONFIG"):
         return
-    from rws_operator.testing.errors import ProgramsNotFound
-    from rws_operator.testing.find import find_programs
+    from rws_operator.testing.errors import ControlPlaneError
 
-    capture: Any = config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        try:
-            find_programs()
-        except ProgramsNotFound as error:
-            config.stash[_MISSING] = error
+    try:
+        if lent := getattr(config, "workerinput", {}).get(_LENT):
+            os.environ["RWS_TEST_KUBECONFIG"] = _borrow(*lent)
+        else:
+            _find_programs(config)
+    except ControlPlaneError as error:
+        config.stash[_MISSING] = error
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist where it can borrow the control plane."""
+    if os.environ.get("RWS_TEST_KUBECONFIG"):
+        return
+    stash = node.config.stash
+    if _LENDER not in stash:
+        stash[_LENDER] = _Lender(node.config)
+    node.workerinput[_LENT] = stash[_LENDER].address
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what was lent."""
+    if lender := config.stash.get(_LENDER, None):
+        lender.close()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Remember whether the test failed, for the namespace fixture."""
+    """Keep a failed test's namespace, and show it in the report; once, as it was then."""
     report = yield
     if report.failed:
         item.stash[_HAS_FAILED] = True
+        if seen := item.stash.get(_NAMESPACE, None):
+            from rws_operator.testing.failure import failure_sections
+
+            del item.stash[_NAMESPACE]
+            log = item.stash.get(_LOG, None)
+            report.sections += failure_sections(*seen, log.text() if log else "")
     return report
 
 
@@ -58,9 +102,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 def control_plane(pytestconfig: pytest.Config) -> "Iterator[ControlPlane]":
     """One control plane for the whole run, started when the first test asks for it."""
     from rws_operator.testing.control_plane import ControlPlane
+    from rws_operator.testing.errors import ProgramsNotFound
 
     if missing := pytestconfig.stash.get(_MISSING, None):
-        if os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
+        is_missing = isinstance(missing, ProgramsNotFound)
+        if not is_missing or os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
             raise missing
         pytest.skip(f"no control plane: {missing}")
     with ControlPlane() as started:
@@ -81,9 +127,28 @@ async def _namespace(
     """A namespace named after the test; deleted afterwards, but left if the test failed."""
     prefix = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
     namespace = await cluster.namespace(prefix or "test")
+    request.node.stash[_NAMESPACE] = cluster.kubeconfig, namespace.name
     yield namespace
     if not request.node.stash.get(_HAS_FAILED, False):
         await namespace.delete()
+
+
+async def _running_operator(
+    cluster: "TestCluster", namespace: "TestNamespace", request: pytest.FixtureRequest
+) -> "AsyncIterator[OperatorRuns]":
+    """Runs an Operator in the test's namespace: `running = await running_operator(operator)`."""
+    from rws_operator.testing.runs import OperatorRuns
+
+    runs = OperatorRuns(cluster, namespace)
+    stash = request.node.stash
+    stash[_LOG] = runs.log
+    with runs.log:
+        yield runs
+        try:
+            await runs.end(keep=stash.get(_HAS_FAILED, False))
+        except Exception:
+            stash[_HAS_FAILED] = True
+            raise
 
 
 try:
@@ -93,3 +158,90 @@ except ImportError:  # its user has no async tests
 else:
     cluster = pytest_asyncio.fixture(name="cluster")(_cluster)
     namespace = pytest_asyncio.fixture(name="namespace")(_namespace)
+    running_operator = pytest_asyncio.fixture(name="running_operator")(_running_operator)
+
+
+class _Lender:
+    """Starts one control plane for the workers of pytest-xdist, once the first of them asks.
+
+    Attributes:
+        address: What a worker needs for `_borrow`.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._control_plane: ControlPlane | None = None
+        self._answer: tuple[str, str] | None = None
+        self._closing = threading.Event()
+        key = secrets.token_hex()
+        self._listener = Listener((_HOST, 0), backlog=128, authkey=key.encode())
+        port: Any = self._listener.address[1]
+        self.address: tuple[int, str] = (port, key)
+        self._thread = threading.Thread(target=self._serve, name="rws-control-plane", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the control plane, or its start; harmless if nobody asked for any."""
+        self._closing.set()
+        with contextlib.suppress(OSError):  # wakes whoever waits for the next to ask
+            socket.create_connection((_HOST, self.address[0]), timeout=1).close()
+        self._thread.join(_END_SECONDS)
+        self._listener.close()
+        if self._control_plane is not None:
+            self._control_plane.__exit__(None, None, None)
+
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            with (
+                contextlib.suppress(OSError, EOFError, AuthenticationError),
+                self._listener.accept() as connection,
+            ):
+                connection.send(self._lend())
+
+    def _lend(self) -> tuple[str, str]:
+        """The kind of answer, and the kubeconfig's path or the reason why there is none."""
+        from rws_operator.testing.errors import ProgramsNotFound
+        from rws_operator.testing.waiting import run_cancellable
+
+        if self._answer is None:
+            try:
+                self._control_plane = run_cancellable(self._closing, self._start)
+                self._answer = "kubeconfig", str(self._control_plane.kubeconfig)
+            except ProgramsNotFound as error:
+                self._answer = "missing", str(error)
+            except Exception as error:
+                self._answer = "failed", str(error)
+        return self._answer
+
+    def _start(self) -> "ControlPlane":
+        from rws_operator.testing.control_plane import ControlPlane
+
+        _find_programs(self._config)
+        return ControlPlane(dedicated=True).__enter__()
+
+
+def _borrow(port: int, key: str) -> str:
+    """Return the path of the kubeconfig that the controller lends, once it is started.
+
+    Raises:
+        ControlPlaneError: There is none; ProgramsNotFound if none can be had.
+    """
+    from rws_operator.testing.errors import ControlPlaneError, ProgramsNotFound
+
+    try:
+        with Client((_HOST, port), authkey=key.encode()) as connection:
+            kind, text = connection.recv()
+    except (OSError, EOFError) as error:
+        raise ControlPlaneError(f"the run's control plane can't be had: {error!r}") from error
+    if kind == "kubeconfig":
+        return str(text)
+    raise (ProgramsNotFound if kind == "missing" else ControlPlaneError)(text)
+
+
+def _find_programs(config: pytest.Config) -> None:
+    """Find or build the control plane's programs, in view of the user."""
+    from rws_operator.testing.find import find_programs
+
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        find_programs()

@@ -8,7 +8,7 @@ of somebody else's its author says so; the operator keeps the caBundle there, to
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 from urllib.parse import urlsplit
 
 from rws_operator.controller.controller import Controller
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rws_operator.lifecycle import Election
+    from rws_operator.manifests.extras import Extras
     from rws_operator.resources import PolicyRule
     from rws_operator.runnable import Runnable
     from rws_operator.webhook.declaration import Declaration
@@ -124,9 +125,12 @@ def manifests(
     election: Election | None,
     crds: list[dict[str, Any]],
     rules: Iterable[PolicyRule],
-    **arguments: Any,
+    image: str,
+    replicas: int,
+    drain_seconds: float,
+    **extras: Unpack[Extras],
 ) -> list[dict[str, Any]]:
-    """All that installs an operator; further arguments are those of `installation`."""
+    """All that installs an operator; the arguments are those of `installation`."""
     # A converted kind given as a value: its CRD is not printed, but its caBundle is ours to keep.
     foreign = webhooks.conversions().keys() - {each["metadata"]["name"] for each in crds}
     return installation(
@@ -139,7 +143,11 @@ def manifests(
         webhooks=configurations(webhooks.webhooks.registrations, name, target, namespace),
         webhook_port=WEBHOOK_PORT if webhooks else None,
         certificate=webhooks.certificate.secret if webhooks else None,
-        **arguments,
+        certificate_seconds=webhooks.certificate.lifetime_seconds,
+        image=image,
+        replicas=replicas,
+        drain_seconds=drain_seconds,
+        **extras,
     )
 
 

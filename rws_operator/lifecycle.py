@@ -30,7 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rws_operator.cache.informers import Informers
-from rws_operator.client import Client, identity, load_config
+from rws_operator.client import Client, client, identity
 from rws_operator.client.identity import own_namespace
 from rws_operator.controller.controller import Controller
 from rws_operator.controller.environment import Environment
@@ -128,6 +128,11 @@ class Lifecycle:
         """Ask `run` to end well."""
         self._ending.set()
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether the controllers were let to work; a lost Lease does not undo it."""
+        return self._leading.is_set()
+
     def has_lost_lease(self) -> bool:
         """Whether it led, and may not write any more although it did not release the Lease."""
         elector = self._elector
@@ -140,7 +145,12 @@ class Lifecycle:
         return bool(self._at_work())
 
     async def run(
-        self, given: Client | None, *, http_port: int | None, kubeconfig: str | None
+        self,
+        given: Client | None,
+        *,
+        http_port: int | None,
+        kubeconfig: str | None,
+        context: str | None,
     ) -> None:
         """Start everything, wait for the end, stop everything.
 
@@ -153,7 +163,7 @@ class Lifecycle:
         async with AsyncExitStack() as stack:
             client = given
             if client is None:
-                client = await stack.enter_async_context(await self._connect(kubeconfig))
+                client = await stack.enter_async_context(await self._connect(kubeconfig, context))
             self._elector = self._make_elector(client)
             informers = Informers(client, self._name)
             recorder = Recorder(client, self._name, identity())
@@ -169,9 +179,8 @@ class Lifecycle:
         if self._failures:
             raise _one_of(self._failures)
 
-    async def _connect(self, kubeconfig: str | None) -> Client:
-        config = await asyncio.to_thread(load_config, kubeconfig)
-        return Client(config, user_agent=f"{self._name} (rws-operator)")
+    async def _connect(self, kubeconfig: str | None, context: str | None) -> Client:
+        return await client(kubeconfig, context, user_agent=f"{self._name} (rws-operator)")
 
     def _add_checks(self, health: Health, informers: Informers) -> None:
         unsynced: Callable[[], list[str]] = informers.unsynced

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from rws_operator.errors import ConfigurationError
 
 if TYPE_CHECKING:
     # Generic in the stubs only.
-    from collections.abc import Mapping, MutableMapping
+    from collections.abc import Callable, Mapping, MutableMapping
 
     _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
 else:
@@ -40,6 +41,9 @@ _SECRET_TEXT = re.compile(
     re.S,
 )
 _PLAIN = re.compile(r"[^\s\"=]+")
+_COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2}
+_OF_LEVEL = {"DEBUG": "dim", "INFO": "green", "WARNING": "yellow"}  # what is worse is red
+_NOISE = frozenset({"reconcile_id"})  # of no use to one pair of eyes
 _STANDARD = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "context"}
 
 
@@ -71,7 +75,7 @@ def logger(area: str, **context: object) -> ContextLogger:
 
 def configure(
     level: str = "info",
-    format: Literal["text", "json"] = "text",  # noqa: A002
+    format: Literal["text", "json", "console"] = "text",  # noqa: A002
     *,
     stream: TextIO | None = None,
 ) -> None:
@@ -79,7 +83,8 @@ def configure(
 
     Args:
         level: One of debug, info, warning, error; in any case.
-        format: ``text`` for people, ``json`` for machines.
+        format: ``text`` for people, ``json`` for machines, ``console`` for who watches it run:
+            short and, on a terminal, coloured.
         stream: Default standard error.
 
     Raises:
@@ -88,13 +93,13 @@ def configure(
     if level.lower() not in LEVELS:
         raise ConfigurationError(f"log level {level!r}", remedy=f"use one of {', '.join(LEVELS)}")
     if format not in _FORMATTERS:
-        raise ConfigurationError(f"log format {format!r}", remedy="use text or json")
+        raise ConfigurationError(f"log format {format!r}", remedy="use text, json or console")
     root = logging.getLogger()
     for handler in root.handlers[:]:
         if isinstance(handler, _Handler):
             root.removeHandler(handler)
     handler = _Handler(stream or sys.stderr)
-    handler.setFormatter(_FORMATTERS[format]())
+    handler.setFormatter(_FORMATTERS[format](handler.stream))
     root.addHandler(handler)
     root.setLevel(level.upper())
 
@@ -134,9 +139,53 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields, ensure_ascii=False)
 
 
-_FORMATTERS: Mapping[str, type[logging.Formatter]] = {
-    "text": TextFormatter,
-    "json": JsonFormatter,
+class ConsoleFormatter(logging.Formatter):
+    """One short line in local time, with colours if asked for; a traceback follows."""
+
+    def __init__(self, *, colour: bool) -> None:
+        super().__init__()
+        self._paint = paint if colour else _plain
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a record."""
+        moment = datetime.fromtimestamp(record.created).strftime("%H:%M:%S")  # noqa: DTZ006
+        colour = _OF_LEVEL.get(record.levelname, "red")
+        area = record.name.removeprefix("rws_operator.")
+        message = record.getMessage()
+        parts = [
+            self._paint(f"{moment}.{int(record.msecs):03d}", "dim"),
+            self._paint(f"{record.levelname:<7}", colour),
+            self._paint(area, "cyan"),
+            self._paint(message, colour) if record.levelno >= logging.WARNING else message,
+        ]
+        parts += [
+            self._paint(f"{key}=", "dim") + _word(value)
+            for key, value in _context(record).items()
+            if key not in _NOISE
+        ]
+        trace = [self._paint(text, "red") for text in _trace(self, record)]
+        return redact("\n".join([" ".join(parts), *trace]))
+
+
+def has_colour(stream: TextIO) -> bool:
+    """Whether colours are wanted there: on a terminal, unless NO_COLOR says no."""
+    is_wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_wanted and stream.isatty()
+
+
+def paint(text: str, colour: str) -> str:
+    """Put text between the marks of a colour: red, green, yellow, cyan or dim."""
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def _plain(text: str, _: str) -> str:
+    return text
+
+
+_FORMATTERS: Mapping[str, Callable[[TextIO], logging.Formatter]] = {
+    "text": lambda _: TextFormatter(),
+    "json": lambda _: JsonFormatter(),
+    "console": lambda stream: ConsoleFormatter(colour=has_colour(stream)),
 }
 
 

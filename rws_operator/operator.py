@@ -8,7 +8,9 @@ line around it (`main`). Nothing here speaks to an API server.
 
 from __future__ import annotations
 
+import copy
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from rws_operator import documents
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rws_operator.client import Client
+    from rws_operator.manifests.extras import Extras
     from rws_operator.resources import Kind
     from rws_operator.webhook.decorators import (
         ConvertDecorator,
@@ -45,6 +48,9 @@ _S = TypeVar("_S", bound=CustomResource)
 _R = TypeVar("_R", bound=Runnable)
 
 __all__ = ["Operator", "Runnable"]
+
+DEVELOPMENT_DRAIN_SECONDS = 0.2
+"""How long `for_development` lets reconciles go on at a stop: somebody waits for the reload."""
 
 
 class Operator:
@@ -389,6 +395,7 @@ class Operator:
         image: str | None = None,
         replicas: int = 2,
         webhook_url: str | None = None,
+        **extras: Unpack[Extras],
     ) -> list[dict[str, Any]]:
         """All documents that install this operator, in the order to apply them.
 
@@ -398,6 +405,12 @@ class Operator:
             replicas: Number of pods.
             webhook_url: Where the API server calls its webhooks, e.g. ``https://host:9443``; by
                 default by its Service.
+            **extras: What is printed on request only:
+                network_policy (bool): Shut the pods off, but for the webhooks' port and, with
+                ``service_monitor``, namespaces labelled ``metrics: enabled``.
+                service_monitor (bool): Have Prometheus scrape the replicas.
+                prometheus_rule (bool): Alert on what needs a person.
+                dashboard (bool): A Grafana dashboard, in a ConfigMap.
 
         Raises:
             ConfigurationError: Something can't be used, or can't be expressed as a CRD.
@@ -414,6 +427,7 @@ class Operator:
             image=self.default_image if image is None else image,
             replicas=replicas,
             drain_seconds=self.stop_seconds,
+            **extras,
         )
 
     def unnamed_host(self, webhook_url: str, namespace: str | None = None) -> str | None:
@@ -464,6 +478,7 @@ class Operator:
         webhook_port: int | None = WEBHOOK_PORT,
         tls_files: TlsFiles | None = None,
         kubeconfig: str | None = None,
+        context: str | None = None,
     ) -> None:
         """Run everything until `stop` is called, or something ends that must not.
 
@@ -476,6 +491,7 @@ class Operator:
             tls_files: Serve them with the certificate and key in these files, and follow their
                 changes, instead of one that the operator looks after itself.
             kubeconfig: Path of a kubeconfig, unless the operator was given a client.
+            context: Name of a context in it, or in those of KUBECONFIG; by default the current one.
 
         Raises:
             ConfigurationError: The definition is incomplete, or the surroundings are wrong.
@@ -495,7 +511,48 @@ class Operator:
             webhooks=self._service(webhook_port, tls_files),
             lag_seconds=self.lag_seconds,
         )
-        await self._lifecycle.run(self._client, http_port=http_port, kubeconfig=kubeconfig)
+        await self._lifecycle.run(
+            self._client, http_port=http_port, kubeconfig=kubeconfig, context=context
+        )
+
+    def confined(self, namespace: str, client: Client | None = None) -> Operator:
+        """A copy that works in one namespace alone, beside others, and has not run so far.
+
+        For tests, which run one definition again and again, and at the same time. Controllers
+        watch only that namespace, but for kinds that live in none and what a `Watch` names, and
+        the Lease is in it; a stop does not wait until no API server calls any more. A `Runnable`
+        of one's own is shared by all copies.
+
+        Args:
+            namespace: The namespace.
+            client: The API server to use; the caller closes it. By default the original's.
+        """
+        copied = copy.copy(self)
+        copied.lag_seconds = 0.0
+        copied._client = client or self._client
+        copied._lifecycle = None
+        copied._runnables = {
+            name: each.confined(namespace) if isinstance(each, Controller) else each
+            for name, each in self._runnables.items()
+        }
+        copied._rules = self._rules.copy()
+        copied._declaration = self._declaration.copy()
+        if self._election is not None:
+            copied._election = replace(self._election, namespace=namespace)
+        return copied
+
+    def for_development(self, client: Client) -> Operator:
+        """A copy that ends at once and works without a Lease: no other replica runs beside it.
+
+        Args:
+            client: The API server to use; the caller closes it.
+        """
+        copied = copy.copy(self)
+        copied.lag_seconds = 0.0
+        copied.drain_seconds = min(self.drain_seconds, DEVELOPMENT_DRAIN_SECONDS)
+        copied._client = client
+        copied._election = None
+        return copied
 
     def stop(self) -> None:
         """Ask `run` to end well: drain, release the Lease, publish the last events, return."""
@@ -512,6 +569,14 @@ class Operator:
         """The port of the webhooks while `run` serves them, e.g. after it was given 0."""
         return self._lifecycle.webhook_port if self._lifecycle is not None else None
 
+    def is_leading(self) -> bool:
+        """Whether the controllers of this replica may work: it leads, or needs no Lease to."""
+        return (
+            self._lifecycle is not None
+            and self._lifecycle.is_leading
+            and not self._lifecycle.has_lost_lease()
+        )
+
     def has_lost_lease(self) -> bool:
         """Whether this replica led and may not write any more; any thread may ask."""
         return self._lifecycle is not None and self._lifecycle.has_lost_lease()
@@ -521,7 +586,7 @@ class Operator:
         return self._lifecycle is not None and self._lifecycle.is_at_work()
 
     def main(self, argv: Sequence[str] | None = None) -> NoReturn:
-        """Be the program's command line: ``serve``, ``uninstall``, ``--manifests``, or help.
+        """Be the program's command line: ``serve``, ``dev``, ``uninstall``, ``--manifests``.
 
         Args:
             argv: Arguments without the program's name; by default those of the process.

@@ -61,6 +61,7 @@ class Runner(Protocol):
         webhook_port: int | None,
         tls_files: tuple[str, str] | None,
         kubeconfig: str | None,
+        context: str | None,
     ) -> None:
         """Run it."""
 
@@ -83,6 +84,7 @@ def run(
     webhook_port: int,
     tls_files: tuple[str, str] | None,
     kubeconfig: str | None,
+    context: str | None,
     debug: bool,
 ) -> int:
     """Run the program until it is stopped, and return the exit code."""
@@ -93,6 +95,7 @@ def run(
             webhook_port=webhook_port,
             tls_files=tls_files,
             kubeconfig=kubeconfig,
+            context=context,
         )
 
     spare_the_collector()

@@ -24,6 +24,7 @@ class Program:
 
     name = "app"
     default_image = "app:latest"
+    http_port = None
     stop_seconds = 30.0
     expiry_seconds = 5.0
 
@@ -52,6 +53,10 @@ class Program:
     def finalizers(self) -> dict[Any, list[str]]:
         """It puts none on objects."""
         return {}
+
+    def for_development(self, client: Any) -> Program:
+        """It has no copy."""
+        return self
 
     async def run(self, **arguments: Any) -> None:
         """End at once."""
@@ -258,7 +263,7 @@ class Program:
         return self.works
     def finalizers(self):
         return {{}}
-    async def run(self, *, http_port, webhook_port, tls_files, kubeconfig):
+    async def run(self, *, http_port, webhook_port, tls_files, kubeconfig, context):
         print("running", http_port, webhook_port, tls_files, kubeconfig, flush=True)
 {body}
 

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import re
 import subprocess
 import sys
 from typing import Literal
@@ -23,7 +24,7 @@ def _restore_logging():
     root.setLevel(level)
 
 
-Style = Literal["text", "json"]
+Style = Literal["text", "json", "console"]
 
 
 def lines(style: Style, *, level: str = "info") -> io.StringIO:
@@ -130,6 +131,44 @@ def test_the_level_holds() -> None:
     logger("test").warning("yes")
     assert "no" not in stream.getvalue()
     assert "yes" in stream.getvalue()
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """It is."""
+        return True
+
+
+def test_the_console_has_short_lines() -> None:
+    """Local time, the area alone, no reconcile's id; no marks where no terminal is."""
+    stream = lines("console")
+    logger("watch", kind="Backup", reconcile_id="0123").warning("failed", extra={"why": "a b"})
+    line = stream.getvalue()
+    assert re.fullmatch(r'\d\d:\d\d:\d\d\.\d{3} WARNING watch failed kind=Backup why="a b"\n', line)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "coloured"),
+    [("NO_COLOR", "", True), ("NO_COLOR", "1", False), ("TERM", "dumb", False)],
+)
+def test_a_terminal_is_coloured_unless_told_not_to(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, coloured: bool
+) -> None:
+    """Levels differ by colour; a traceback is red; credentials are hidden all the same."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(variable, value)
+    stream = Terminal()
+    configure("info", "console", stream=stream)
+    try:
+        raise ValueError("Bearer abcdefghijkl")
+    except ValueError:
+        logging.getLogger("app").exception("it failed")
+    assert ("\x1b[31mERROR  \x1b[0m" in stream.getvalue()) is coloured
+    assert ("\x1b[31mTraceback" in stream.getvalue()) is coloured
+    assert "Bearer ***" in stream.getvalue()
 
 
 def test_a_second_set_up_replaces_the_first() -> None:

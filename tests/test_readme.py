@@ -100,6 +100,27 @@ async def test_its_way_from_start_to_uninstall_works(
         assert (await shell(remove, project, environment))[0] == 0
 
 
+async def test_its_test_passes(project: Path, control_plane: ControlPlane) -> None:
+    """The test that is printed is found, runs the operator, and sees the CronJob."""
+    move(project, "readme-kit.test")  # a kind of its own, for it is left installed
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(project), str(ROOT))),
+        "RWS_TEST_KUBECONFIG": str(control_plane.kubeconfig),
+        "RWS_TEST_REQUIRE_KUBERNETES": "1",
+    }
+    command = f"{sys.executable} -m pytest -p no:cacheprovider -p no:randomly tests"
+    code, told = await shell(command, project, environment)
+    assert code == 0, told
+    assert "1 passed" in told
+
+
+def move(project: Path, group: str) -> None:
+    """Put a project's kinds into another group."""
+    for path in project.rglob("*.py"):
+        path.write_text(path.read_text().replace("readme.test", group))
+
+
 async def shell(script: str, folder: Path, environment: dict[str, str]) -> tuple[int | None, str]:
     """Run a script and what it leaves in the background; return its code and what it printed."""
     process = await asyncio.create_subprocess_exec(

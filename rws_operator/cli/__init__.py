@@ -1,6 +1,7 @@
 """The command line of an operator's program.
 
     python -m app serve                                   run it
+    python -m app dev                                     write it, and see it run
     python -m app --manifests | kubectl apply -f -        install it
     python -m app uninstall                               take it out of the cluster again
 

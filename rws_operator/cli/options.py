@@ -32,6 +32,13 @@ def kubeconfig_option(function: _F) -> _F:
     )(function)
 
 
+def context_option(function: _F) -> _F:
+    """The option that says which of a kubeconfig's contexts."""
+    return option("--context", help="Context of the kubeconfig.  [default: its current one]")(
+        function
+    )
+
+
 def _existing(_: click.Context, __: click.Parameter, paths: str | None) -> str | None:
     """Refuse a kubeconfig that isn't there, under the option's own name."""
     if paths and not any(is_there(expanded(each)) for each in paths.split(os.pathsep) if each):

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
-from rws_operator.process import Runner
+from rws_operator.dev.program import DevelopedProgram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rws_operator.manifests.extras import Extras
     from rws_operator.resources import Kind
 
 
-class Program(Runner, Protocol):
+class Program(DevelopedProgram, Protocol):
     """What the command line needs of an Operator."""
-
-    @property
-    def name(self) -> str:
-        """The operator's name."""
-        ...
 
     @property
     def default_image(self) -> str:
         """The image that the manifests name when none is given."""
         ...
-
-    def check_complete(self) -> None:
-        """Refuse a definition that could not run."""
 
     def manifests(
         self,
@@ -35,6 +28,7 @@ class Program(Runner, Protocol):
         image: str | None,
         replicas: int,
         webhook_url: str | None,
+        **extras: Unpack[Extras],
     ) -> list[dict[str, Any]]:
         """What installs it."""
         ...

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from rws_operator import log
-from rws_operator.cli.options import kubeconfig_option, option
+from rws_operator.cli.options import context_option, kubeconfig_option, option
 from rws_operator.manifests.workload import HTTP_PORT, WEBHOOK_PORT
 from rws_operator.process import run
 
@@ -40,6 +40,7 @@ def serve_command(program: Program) -> click.Command:
     )
     @option("--tls-key-file", help="Its private key.")
     @kubeconfig_option
+    @context_option
     @option(
         "--log-level",
         type=click.Choice(log.LEVELS, case_sensitive=False),
@@ -61,6 +62,7 @@ def serve_command(program: Program) -> click.Command:
         tls_cert_file: str | None,
         tls_key_file: str | None,
         kubeconfig: str | None,
+        context: str | None,
         log_level: str,
         log_format: Literal["text", "json"],
         debug: bool,
@@ -74,6 +76,7 @@ def serve_command(program: Program) -> click.Command:
             webhook_port=webhook_port,
             tls_files=tls_files,
             kubeconfig=kubeconfig,
+            context=context,
             debug=debug,
         )
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from rws_operator.cli.options import kubeconfig_option, option
+from rws_operator.cli.options import context_option, kubeconfig_option, option
 from rws_operator.client import client
 from rws_operator.errors import OperatorError
+from rws_operator.manifests import extras
 from rws_operator.process import say, tell_failure
 from rws_operator.uninstall import survey, uninstall
 from rws_operator.uninstall.order import TIMEOUT_SECONDS
@@ -48,6 +49,7 @@ def uninstall_command(program: Program) -> click.Command:
         help="Seconds that objects may take to go.",
     )
     @kubeconfig_option
+    @context_option
     @option("--debug", is_flag=True, help="Show tracebacks.")
     @click.pass_obj
     def command(
@@ -59,20 +61,22 @@ def uninstall_command(program: Program) -> click.Command:
         yes: bool,
         timeout: float,
         kubeconfig: str | None,
+        context: str | None,
         debug: bool,
     ) -> int:
         try:
-            documents = program.manifests(
-                namespace=namespace, image=None, replicas=2, webhook_url=None
+            documents = program.manifests(  # with all that may have been asked for
+                namespace=namespace, image=None, replicas=2, webhook_url=None, **extras.ALL
             )
             goes: _Goes = {"keep_crds": keep_crds, "delete_namespace": delete_namespace}
-            found = asyncio.run(_look(kubeconfig, documents, goes))
+            found = asyncio.run(_look(kubeconfig, context, documents, goes))
             if found and not yes and not _is_wanted(found):
                 say("nothing was removed")
                 return 1
             asyncio.run(
                 _remove(
                     kubeconfig,
+                    context,
                     documents,
                     goes,
                     finalizers=program.finalizers(),
@@ -96,8 +100,10 @@ class _Goes(TypedDict):
     delete_namespace: bool
 
 
-async def _look(kubeconfig: str | None, documents: _Documents, goes: _Goes) -> list[str]:
-    async with await client(kubeconfig) as admin:
+async def _look(
+    kubeconfig: str | None, context: str | None, documents: _Documents, goes: _Goes
+) -> list[str]:
+    async with await client(kubeconfig, context) as admin:
         click.echo(f"cluster: {admin.config.server}")
         return await survey(admin, documents, **goes)
 
@@ -112,6 +118,7 @@ def _is_wanted(found: list[str]) -> bool:
 
 async def _remove(
     kubeconfig: str | None,
+    context: str | None,
     documents: _Documents,
     goes: _Goes,
     *,
@@ -120,7 +127,7 @@ async def _remove(
     strip_finalizers: bool,
     timeout_seconds: float,
 ) -> None:
-    async with await client(kubeconfig) as admin:
+    async with await client(kubeconfig, context) as admin:
         await uninstall(
             admin,
             documents,

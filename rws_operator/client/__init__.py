@@ -12,6 +12,7 @@ from rws_operator.client.api import Client, client
 from rws_operator.client.config import ClientConfig
 from rws_operator.client.fence import Fence
 from rws_operator.client.identity import current_namespace, identity
+from rws_operator.client.impersonation import Impersonation
 from rws_operator.client.load import load_config
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Client",
     "ClientConfig",
     "Fence",
+    "Impersonation",
     "client",
     "current_namespace",
     "identity",

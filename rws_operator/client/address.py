@@ -35,6 +35,8 @@ def is_address(address: str, schemes: Sequence[str], *, may_hold_password: bool 
         return False
     if not may_hold_password and (url.raw_user or url.raw_password):
         return False
+    if url.fragment:
+        return False
     return url.scheme in schemes and port != 0 and host is not None and is_host(host)
 
 

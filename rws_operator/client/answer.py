@@ -60,7 +60,9 @@ _is_delay = re.compile(r"[0-9]{1,9}").fullmatch
 _decode_status = msgspec.json.Decoder(_Status).decode
 
 
-def error_of(status: int, body: bytes, headers: Mapping[str, str], request: str) -> ApiError:
+def error_of(
+    status: int, body: bytes, headers: Mapping[str, str], request: str, source: str
+) -> ApiError:
     """Make the error of an answer that is no success.
 
     Args:
@@ -68,8 +70,14 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str], request: str)
         body: The body, whatever it is.
         headers: The headers; a Retry-After becomes `ApiError.retry_after`.
         request: Verb and path, for the message.
+        source: Where the credentials were read.
     """
     reason, message, details, remedy = _read(status, body, headers)
+    if status == 401:
+        remedy = (
+            f"the credentials of {source} were refused; log in again, or renew the token or"
+            " certificate"
+        )
     seconds = headers.get("Retry-After", "")
     if _is_delay(seconds):
         details = {**details, "retryAfterSeconds": int(seconds)}
@@ -112,8 +120,6 @@ def _details(status: _Status) -> Mapping[str, Any]:
 
 
 def _remedy(status: _Status) -> str | None:
-    if status.reason == "Unauthorized":
-        return "the credentials were refused; log in again, or renew the token or certificate"
     if status.reason == "Forbidden" and " cannot " in status.message:
         return "allow it by an RBAC rule bound to this account"
     return None

@@ -528,17 +528,25 @@ class Client:
         await self.request("DELETE", object_path(kind_of(kind), name, namespace), body=options)
 
 
-async def client(kubeconfig: str | None = None) -> Client:
+async def client(
+    kubeconfig: str | None = None, context: str | None = None, *, user_agent: str | None = None
+) -> Client:
     """Return a client of the API server that this program belongs to.
 
     Args:
         kubeconfig: Files in the form of KUBECONFIG; None: the pod's ServiceAccount if this is a
             pod, else the environment's KUBECONFIG, else ``~/.kube/config``.
+        context: Name of a context in these files, which then go before the ServiceAccount; None:
+            the current one.
+        user_agent: The User-Agent header; default ``rws-operator``.
 
     Raises:
-        KubeconfigError: None was found, or what was found can't be used.
+        KubeconfigError: None was found, or what was found can't be used; or its credentials have
+            to be fetched, e.g. by a plugin, and can't be.
     """
-    return Client(await asyncio.to_thread(load_config, kubeconfig))
+    config = await asyncio.to_thread(load_config, kubeconfig, context)
+    await config.credentials.authorization()
+    return Client(config, user_agent=user_agent)
 
 
 class _Chunks:

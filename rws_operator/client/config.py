@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rws_operator.client.address import PROXY_SCHEMES, SERVER_SCHEMES, is_address, is_host
 from rws_operator.client.credentials import Credentials, FixedCredentials
+from rws_operator.client.impersonation import Impersonation
 from rws_operator.client.tls import Tls
 from rws_operator.errors import KubeconfigError
 
@@ -22,8 +23,7 @@ class ClientConfig:
         namespace: The namespace meant when none is given.
         tls: How to trust the server and be known to it.
         credentials: The Authorization header of each request.
-        impersonate: User to act as, or None.
-        impersonate_groups: Groups to act as.
+        impersonation: As whom to act, by default as oneself.
         proxy: Address of an HTTP proxy; None: as the environment says (HTTPS_PROXY, NO_PROXY).
         source: Where all this was read, for error messages.
 
@@ -35,8 +35,7 @@ class ClientConfig:
     namespace: str = "default"
     tls: Tls = field(default_factory=Tls)
     credentials: Credentials = field(default_factory=FixedCredentials)
-    impersonate: str | None = None
-    impersonate_groups: tuple[str, ...] = ()
+    impersonation: Impersonation = field(default_factory=Impersonation)
     proxy: str | None = field(default=None, repr=False)  # may hold a password
     source: str = "the program"
 

@@ -188,14 +188,24 @@ class TokenFile:
         self._path = path
 
     @classmethod
-    def credentials(cls, path: Path) -> RenewedCredentials:
+    def credentials(cls, path: Path, *, instead: str | None = None) -> RenewedCredentials:
         """Credentials of a file's token, read now, at most once a minute, and after a 401.
 
+        Args:
+            path: The file.
+            instead: Authorization header's value to begin with if the file can't be read.
+
         Raises:
-            KubeconfigError: The file can't be read, or is empty.
+            KubeconfigError: The file can't be read, or is empty, and there is nothing instead.
         """
         file = cls(path)
-        return RenewedCredentials(file, file.read())
+        try:
+            first = file.read()
+        except KubeconfigError:
+            if instead is None:
+                raise
+            first = Credential(instead, seconds=_READ_AGAIN_SECONDS)
+        return RenewedCredentials(file, first)
 
     async def renew(self, *, refused: bool) -> Credential:
         """Read the file, off the loop: it may lie on a network."""

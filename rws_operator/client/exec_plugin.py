@@ -32,7 +32,8 @@ _DEADLINE_SECONDS = 20.0
 _EARLY_SECONDS = 10.0
 """How long before it expires a credential is renewed."""
 
-_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+"""The protocol's versions, the one to use first."""
 
 
 class _ExecStatus(msgspec.Struct, rename="camel"):
@@ -46,7 +47,7 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
     """What the program prints."""
 
     api_version: str
-    kind: str
+    kind: str = "ExecCredential"
     status: _ExecStatus | None = None
 
 
@@ -70,16 +71,16 @@ class ExecPlugin:
     command: str
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    api_version: str = _VERSIONS[0]
+    api_version: str = EXEC_VERSIONS[0]
     cluster: Mapping[str, Any] | None = None
     install_hint: str | None = None
     source: str = "the program"
 
     def __post_init__(self) -> None:
-        if self.api_version not in _VERSIONS:
+        if self.api_version not in EXEC_VERSIONS:
             raise KubeconfigError(
                 f"{self.source}.apiVersion is {self.api_version!r}",
-                remedy=f"use a plugin that speaks {_VERSIONS[0]}",
+                remedy=f"use a plugin that speaks {EXEC_VERSIONS[0]}",
             )
 
     async def renew(self, *, refused: bool) -> Credential:
@@ -155,9 +156,9 @@ class ExecPlugin:
                 status.client_certificate_data.encode(),
                 status.client_key_data.encode(),
             )
-        if status.token is None and certificate is None:
+        elif status.client_certificate_data or status.client_key_data or not status.token:
             raise self._error("gave neither a token nor a certificate with its key", "log in again")
-        authorization = None if status.token is None else bearer(status.token, self.source)
+        authorization = bearer(status.token, self.source) if status.token else None
         if status.expiration_timestamp is None:
             return Credential(authorization, certificate)
         life = (status.expiration_timestamp - datetime.now(UTC)).total_seconds()

@@ -77,17 +77,21 @@ class Entry:
 
     def flag(self, field: str) -> bool:
         """Return a truth value; False where it is missing."""
-        value = self.fields.get(field, False)
-        if not isinstance(value, bool):
+        value = self.fields.get(field)
+        if value is not None and not isinstance(value, bool):
             raise self.error(field, "is neither true nor false", "write true or false")
-        return value
+        return bool(value)
+
+    def path(self, field: str) -> Path | None:
+        """Return a file's path, relative to the kubeconfig, or None where none is named."""
+        text = self.text(field)
+        return None if text is None else self.file.parent / text
 
     def existing(self, field: str) -> Path | None:
         """Return a file that is there, or None where none is named."""
-        text = self.text(field)
-        if text is None:
+        path = self.path(field)
+        if path is None:
             return None
-        path = self.file.parent / expanded(text)
         try:
             mode = path.stat().st_mode
         except OSError as error:
@@ -99,12 +103,14 @@ class Entry:
         return path
 
     def pem(self, field: str) -> Pem | None:
-        """Return the data of ``field``-data, else the file of ``field``, else None."""
+        """Return the data of ``field``-data, or the file of ``field``, or None."""
         data = self.text(f"{field}-data")
         if data is None:
             return self.existing(field)
+        if self.text(field) is not None:
+            raise self.error(field, f"is set beside {field}-data", "remove one of them")
         try:
-            return base64.b64decode("".join(data.split()), validate=True)
+            return base64.b64decode(data.replace("\n", "").replace("\r", ""), validate=True)
         except (binascii.Error, ValueError):
             raise self.error(
                 f"{field}-data", "is not base64", "write it as one base64 line"
@@ -160,9 +166,20 @@ def unreadable(path: Path, error: OSError | ValueError) -> KubeconfigError:
     )
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads dates as the text they are written as, as kubectl's reader does."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 def _parse(path: Path) -> Mapping[str, Any]:
     try:
-        document = yaml.safe_load(path.read_bytes())
+        # Of several documents the first, as kubectl does.
+        document = next(yaml.load_all(path.read_bytes(), _Loader), None) or {}
     except OSError as error:
         raise unreadable(path, error) from None
     except yaml.YAMLError as error:
@@ -179,8 +196,13 @@ def _parse(path: Path) -> Mapping[str, Any]:
             f"kubeconfig {path}: a value can't be read ({type(error).__name__})",
             remedy="correct the file's YAML",
         ) from None
-    if not isinstance(document or {}, Mapping):
+    if not isinstance(document, Mapping):
         raise KubeconfigError(
             f"kubeconfig {path} is not a mapping", remedy="give a kubeconfig file"
         )
-    return document or {}
+    for field, expected in (("apiVersion", "v1"), ("kind", "Config")):
+        if document.get(field) not in (None, "", expected):
+            raise KubeconfigError(
+                f"kubeconfig {path}: {field} is not {expected}", remedy="give a kubeconfig file"
+            )
+    return document

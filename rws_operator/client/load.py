@@ -21,21 +21,26 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod's ServiceAccount is mounted."""
 
 
-def load_config(kubeconfig: str | os.PathLike[str] | None = None) -> ClientConfig:
+def load_config(
+    kubeconfig: str | os.PathLike[str] | None = None, context: str | None = None
+) -> ClientConfig:
     """Find the API server.
 
     Args:
         kubeconfig: Files in the form of KUBECONFIG; None: the pod's ServiceAccount if this is a
             pod, else the environment's KUBECONFIG, else ``~/.kube/config``.
+        context: Name of a context in these files; None: the current one. Where one is named, the
+            pod's ServiceAccount, which has none, is passed over.
 
     Raises:
         KubeconfigError: None was found, or what was found can't be used.
     """
-    if kubeconfig is None and (config := in_cluster_config()) is not None:
+    context = context or None  # as with kubectl, an empty name is none
+    if kubeconfig is None and context is None and (config := in_cluster_config()) is not None:
         return config
     paths = os.fspath(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG", "")
     named = [expanded(part) for part in paths.split(os.pathsep) if part]
-    return read_kubeconfig(named or [expanded("~/.kube/config")])
+    return read_kubeconfig(named or [expanded("~/.kube/config")], context)
 
 
 def in_cluster_config(mount: Path = SERVICE_ACCOUNT) -> ClientConfig | None:

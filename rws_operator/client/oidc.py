@@ -1,8 +1,7 @@
 """Kubeconfig users of the ``oidc`` auth-provider: an id token, and how to get the next one.
 
 kubernetes_asyncio has this too, but asks the identity provider without looking at its
-certificate, and what is sent there are the client's secret and the refresh token. A refreshed
-token stays in this process; the kubeconfig is not written.
+certificate, and what is sent there are the client's secret and the refresh token.
 """
 
 from __future__ import annotations
@@ -10,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import math
+import logging
+import re
 import time
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -20,14 +20,19 @@ import msgspec
 
 from rws_operator.client.address import SERVER_SCHEMES
 from rws_operator.client.credentials import Credential, bearer
+from rws_operator.client.kept_tokens import KeptTokens, Tokens
 from rws_operator.client.tls import Tls, make_context
+from rws_operator.errors import KubeconfigError
 
 if TYPE_CHECKING:
     from rws_operator.client.kubeconfig_entry import Entry
-    from rws_operator.errors import KubeconfigError
+
+_log = logging.getLogger("rws_operator.client")
 
 _DEADLINE_SECONDS = 20.0
 """Less than a request's own deadline, so that the error names the identity provider."""
+
+_CHECK_ADDRESS = "check the address, and what stands between"
 
 _EARLY_SECONDS = 10.0
 """How long before it expires a token is renewed."""
@@ -37,14 +42,14 @@ class _Discovery(msgspec.Struct):
     token_endpoint: str
 
 
-class _Tokens(msgspec.Struct):
+class _Answer(msgspec.Struct):
     id_token: str | None = None
     refresh_token: str | None = None
     error: str | None = None
 
 
 class _Claims(msgspec.Struct):
-    exp: float = math.inf
+    exp: float = 0.0
 
 
 class Oidc:
@@ -52,20 +57,22 @@ class Oidc:
 
     Args:
         config: The auth-provider's ``config``.
+        kept: Where the tokens are kept.
 
     Raises:
         KubeconfigError: A field is missing or can't be used.
     """
 
-    def __init__(self, config: Entry) -> None:
+    def __init__(self, config: Entry, kept: KeptTokens) -> None:
         self._config = config
-        self._id_token = config.text("id-token")
-        self._refresh_token = config.text("refresh-token")
-        if self._id_token is None and self._refresh_token is None:
+        self._kept = kept
+        self._tokens = Tokens(config.text("id-token"), config.text("refresh-token"))
+        self._written = self._tokens
+        if self._tokens == Tokens():
             raise config.error("refresh-token", "is not set, nor is id-token", "log in again")
-        self._issuer = ""
-        if self._refresh_token is not None:
-            self._issuer = config.address("idp-issuer-url", SERVER_SCHEMES)
+        self._issuer = config.address("idp-issuer-url", SERVER_SCHEMES)
+        if config.text("client-id") is None:
+            raise config.error("client-id", "is not set", "write the one that the issuer knows")
         self._tls = Tls(ca=config.pem("idp-certificate-authority"))
 
     async def renew(self, *, refused: bool) -> Credential:
@@ -74,51 +81,106 @@ class Oidc:
         Raises:
             KubeconfigError: The issuer gave none.
         """
-        if self._id_token is None or refused or _life(self._id_token) <= _EARLY_SECONDS:
+        refused_token = self._tokens.id_token if refused else None
+        if not _is_good(self._tokens.id_token, refused_token):
+            await asyncio.to_thread(self._look)
+        if not _is_good(self._tokens.id_token, refused_token):
             try:
                 async with asyncio.timeout(_DEADLINE_SECONDS):
-                    self._id_token = await self._refresh()
+                    self._tokens = await self._refresh()
             except TimeoutError:
-                raise self._error(f"did not answer within {_DEADLINE_SECONDS:g} s") from None
+                raise self._error(
+                    f"did not answer within {_DEADLINE_SECONDS:g} s", _CHECK_ADDRESS
+                ) from None
+            except aiohttp.ClientConnectorCertificateError as error:
+                problem = getattr(error.certificate_error, "verify_message", "bad certificate")
+                raise self._error(
+                    f"is not trusted ({problem})", "correct idp-certificate-authority"
+                ) from None
             except (aiohttp.ClientError, OSError, ValueError, RecursionError) as error:
                 # The kind only: the message may quote what was sent or came.
-                raise self._error(f"gave no token ({type(error).__name__})") from None
-        life = max(_life(self._id_token) - _EARLY_SECONDS, _EARLY_SECONDS)
-        return Credential(bearer(self._id_token, self._config.where), seconds=life)
+                raise self._error(
+                    f"gave no token ({type(error).__name__})", _CHECK_ADDRESS
+                ) from None
+            await asyncio.to_thread(self._keep)
+        token = self._tokens.id_token or ""
+        life = max(_life(token) - _EARLY_SECONDS, _EARLY_SECONDS)
+        return Credential(bearer(token, self._config.where), seconds=life)
 
-    async def _refresh(self) -> str:
-        if self._refresh_token is None:
-            raise self._config.error("refresh-token", "is not set", "log in again")
-        client_id = self._config.text("client-id") or ""
-        secret = self._config.text("client-secret")
-        form = {"grant_type": "refresh_token", "refresh_token": self._refresh_token}
-        headers = {}
-        if secret is None:
-            form["client_id"] = client_id
+    def _look(self) -> None:
+        """Take over what another program has refreshed meanwhile."""
+        try:
+            found = self._kept.read()
+        except KubeconfigError:
+            return  # what we have may still do
+        if found not in (self._written, Tokens()):
+            self._tokens = self._written = found
+
+    def _keep(self) -> None:
+        try:
+            self._kept.write(self._tokens)
+        except (KubeconfigError, OSError) as error:
+            problem = getattr(error, "strerror", None) or error
+            _log.warning(
+                "refreshed tokens can't be kept in the kubeconfig, other programs may have to log"
+                " in again: %s: %s",
+                self._config.file,
+                problem,
+            )
         else:
-            pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}".encode()
-            headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-        context = make_context(self._tls)
+            self._written = self._tokens
+
+    async def _refresh(self) -> Tokens:
+        refresh_token = self._tokens.refresh_token
+        if refresh_token is None:
+            raise self._config.error("refresh-token", "is not set", "log in again")
+        context = await asyncio.to_thread(make_context, self._tls)
         connector = aiohttp.TCPConnector(ssl=context)
         async with aiohttp.ClientSession(connector=connector, trust_env=True) as session:
             async with session.get(f"{self._issuer}/.well-known/openid-configuration") as answer:
                 endpoint = msgspec.json.decode(await answer.read(), type=_Discovery).token_endpoint
-            async with session.post(endpoint, data=form, headers=headers) as answer:
-                tokens = msgspec.json.decode(await answer.read(), type=_Tokens)
-        if tokens.id_token is None:
-            raise self._error(f"gave no id token ({tokens.error or 'no error either'})")
-        self._refresh_token = tokens.refresh_token or self._refresh_token
-        return tokens.id_token
+            given = _Answer()
+            for form, headers in self._requests(refresh_token):
+                async with session.post(endpoint, data=form, headers=headers) as answer:
+                    given = msgspec.json.decode(await answer.read(), type=_Answer)
+                if given.id_token is not None or given.error == "invalid_grant":
+                    break
+        if given.id_token is None:
+            raise self._error(f"gave no id token ({_words(given.error)})", "log in again")
+        return Tokens(given.id_token, given.refresh_token or refresh_token)
 
-    def _error(self, what: str) -> KubeconfigError:
-        return self._config.error("idp-issuer-url", f"{self._issuer} {what}", "log in again")
+    def _requests(self, refresh_token: str) -> list[tuple[dict[str, str], dict[str, str]]]:
+        """Return form and headers of what to ask: where to put a secret, issuers don't agree."""
+        client_id = self._config.text("client-id") or ""
+        secret = self._config.text("client-secret")
+        form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
+        named = form | {"client_id": client_id}
+        if secret is None:
+            return [(named, {})]
+        pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}".encode()
+        basic = {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        return [(form, basic), (named | {"client_secret": secret}, {})]
+
+    def _error(self, what: str, remedy: str) -> KubeconfigError:
+        return self._config.error("idp-issuer-url", f"{self._issuer} {what}", remedy)
+
+
+def _words(error: str | None) -> str:
+    """Return an issuer's error code, unless it is something else."""
+    if error is None:
+        return "no error either"
+    return error if re.fullmatch("[a-z_]{1,40}", error) else "an error of its own"
+
+
+def _is_good(token: str | None, refused: str | None) -> bool:
+    return token is not None and token != refused and _life(token) > _EARLY_SECONDS
 
 
 def _life(token: str) -> float:
-    """Return the seconds until a token expires; infinite if it doesn't say."""
+    """Return the seconds until a token expires; one that doesn't say has."""
     try:
         claims = token.split(".")[1]
         raw = base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4))
         return msgspec.json.decode(raw, type=_Claims).exp - time.time()
     except (IndexError, binascii.Error, ValueError, msgspec.MsgspecError):
-        return math.inf
+        return 0.0

@@ -1,13 +1,14 @@
 """Which HTTP proxy stands between: the kubeconfig's, the environment's, or none.
 
-Read once for a client, where aiohttp would ask for each request, in a thread. The environment is
-read as the Go clients read it: NO_PROXY may hold networks, and in a pod it often does.
+Read once for a client. The environment is read as the Go clients read it, so that an operator goes
+where kubectl goes: HTTPS_PROXY before https_proxy, never for loopback, and NO_PROXY may hold
+networks, which in a pod it often does. Python's own reading differs in each of these.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import urllib.request
+import os
 from typing import TYPE_CHECKING
 
 from yarl import URL
@@ -28,23 +29,71 @@ def proxy_of(config: ClientConfig) -> URL | None:
     if config.proxy is not None:
         return URL(config.proxy)
     server = URL(config.server)
-    proxies = urllib.request.getproxies()
-    found = proxies.get(server.scheme)
-    if found is None or urllib.request.proxy_bypass(f"{server.host_subcomponent}:{server.port}"):
+    name = f"{server.scheme.upper()}_PROXY"
+    found = _variable(name)
+    if not found or _is_direct(server.raw_host or "", str(server.port)):
         return None
-    networks = [entry.strip() for entry in proxies.get("no", "").split(",") if "/" in entry]
-    if any(_holds(network, server.host or "") for network in networks):
-        return None
-    if not is_address(found, PROXY_SCHEMES, may_hold_password=True):
+    address = found if "://" in found else f"http://{found}"
+    if not is_address(address, PROXY_SCHEMES, may_hold_password=True):
         raise ConfigurationError(
-            f"{server.scheme.upper()}_PROXY of the environment is no address that can be used",
+            f"{name} of the environment is no address that can be used",
             remedy="write http://host:port",
         )
-    return URL(found)
+    return URL(address)
 
 
-def _holds(network: str, host: str) -> bool:
+def _variable(name: str) -> str:
+    return os.environ.get(name) or os.environ.get(name.lower()) or ""
+
+
+def _is_direct(host: str, port: str) -> bool:
+    """Whether a server is reached without the environment's proxy."""
+    address = _address(host)
+    if host == "localhost" or (address is not None and address.is_loopback):
+        return True
+    exempt = _variable("NO_PROXY").lower().split(",")
+    return any(_holds(entry.strip(), host, port, address) for entry in exempt)
+
+
+def _holds(entry: str, host: str, port: str, address: _Address | None) -> bool:
+    """Whether an entry of NO_PROXY is about a server.
+
+    It is ``*``, a network, an address or a domain, the last two perhaps with a port. A domain
+    stands for its subdomains too, and for nothing else where it begins with a dot or ``*.``.
+    """
+    if entry in ("", "*"):
+        return entry == "*"
+    if "/" in entry:
+        return address is not None and _is_within(address, entry)
+    name, only_port = _split(entry)
+    if only_port not in ("", port):
+        return False
+    if address is not None:
+        return _address(name) == address
+    domain = name.removeprefix("*")
+    return host == domain or host.endswith(domain if domain[:1] == "." else f".{domain}")
+
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def _address(host: str) -> _Address | None:
     try:
-        return ipaddress.ip_address(host) in ipaddress.ip_network(network, strict=False)
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _is_within(address: _Address, network: str) -> bool:
+    try:
+        return address in ipaddress.ip_network(network, strict=False)
     except ValueError:
         return False
+
+
+def _split(entry: str) -> tuple[str, str]:
+    """Return name and port; an IPv6 address has a port only behind brackets."""
+    name, colon, port = entry.rpartition(":")
+    if not colon or (":" in name and not name.endswith("]")):
+        return entry, ""
+    return name.strip("[]"), port

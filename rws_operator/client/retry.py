@@ -54,6 +54,7 @@ class Requests:
 
     def __init__(self, config: ClientConfig, transport: Transport) -> None:
         self._credentials = config.credentials
+        self._source = config.source
         self._transport = transport
         self._host = transport.host
         self._counters: dict[tuple[int | str, str], Counter] = {}
@@ -103,7 +104,7 @@ class Requests:
             )
             if 200 <= status < 300:
                 return Answer(status, data, answered)
-            error = error_of(status, data, answered, f"{method} {target}")
+            error = error_of(status, data, answered, f"{method} {target}", self._source)
             if status == 401 and not renewed:
                 renewed = True
                 if await self._credentials.refused(authorization):

@@ -145,7 +145,8 @@ def _trusting(tls: Tls) -> ssl.SSLContext:
         if isinstance(tls.ca, Path):
             context = ssl.create_default_context(cafile=tls.ca)
         elif tls.ca is not None:
-            context = ssl.create_default_context(cadata=tls.ca.decode("ascii"))
+            # What stands between the certificates, e.g. an issuer's name, may be any text.
+            context = ssl.create_default_context(cadata=tls.ca.decode("ascii", "ignore"))
         else:
             context = ssl.create_default_context()
     except (OSError, ValueError) as error:

@@ -105,20 +105,24 @@ class Transport:
     def _fixed_head(self, user_agent: str) -> str:
         """Return the header lines that never change."""
         lines = [f"Host: {self._url.host_port_subcomponent}", f"User-Agent: {user_agent}"]
-        if self._config.impersonate is not None:
-            lines.append(f"Impersonate-User: {self._config.impersonate}")
-        lines += [f"Impersonate-Group: {group}" for group in self._config.impersonate_groups]
+        for name, value in self._config.impersonation.headers():
+            lines.append(f"{name}: {self._utf8(name, value)}")
         if self._proxy is not None and self._proxy.user and not self._secure:
             pair = f"{self._proxy.user}:{self._proxy.password or ''}".encode()
             lines.append(f"Proxy-Authorization: Basic {base64.b64encode(pair).decode()}")
-        for line in lines:
-            if not line.isprintable() or not line.isascii():
-                raise KubeconfigError(
-                    f"{line.partition(':')[0]} of {self._config.source} holds characters"
-                    " that can't stand in a header",
-                    remedy="use ASCII letters only",
-                )
         return "\r\n".join(lines)
+
+    def _utf8(self, name: str, value: str) -> str:
+        """Return the value of a header so that its UTF-8 goes on the wire; names may need it."""
+        try:
+            if value.isprintable():
+                return value.encode().decode("latin-1")
+        except UnicodeEncodeError:  # half of a UTF-16 pair
+            pass
+        raise KubeconfigError(
+            f"{name} of {self._config.source} holds characters that can't stand in a header",
+            remedy="use printable characters only",
+        )
 
     async def send(
         self,
@@ -177,7 +181,9 @@ class Transport:
             message, payload = await _read_head(connection)
             if message.code != 200:
                 data = await payload.read()
-                raise error_of(message.code, data, message.headers, f"GET {target}")
+                raise error_of(
+                    message.code, data, message.headers, f"GET {target}", self._config.source
+                )
         except BROKEN as error:
             _drop(connection)
             raise failure_of(error, self._config, sent=True) from error

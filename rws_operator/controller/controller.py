@@ -7,6 +7,7 @@ cluster in sight. `bind` gives it an Operator's environment and subscribes it to
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, Unpack, overload
 
@@ -230,6 +231,15 @@ class Controller(Generic[T]):
                 remedy="decorate a function with @<controller>.reconcile",
             )
         return self._reconcile
+
+    def confined(self, namespace: str) -> Controller[T]:
+        """A copy that watches one namespace, where its kind lives in any, and has not run."""
+        copied = copy.copy(self)
+        copied._rules = self._rules.copy()
+        copied._loop, copied._mappings = None, []
+        if self.kind.namespaced:
+            copied.namespaces = check_namespaces([namespace], f"controller {self.name}")
+        return copied
 
     def bind(self, environment: Environment) -> None:
         """Take what an Operator lends, and subscribe to the informers.

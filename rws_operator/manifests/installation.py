@@ -1,25 +1,32 @@
 """Everything that installs an operator, in an order that applies in one go.
 
 An object stands after those it needs: the namespace first, then the kinds, then permissions,
-then what runs. Webhook configurations stand last: from then on the API server refuses what the
-webhooks are asked about until a replica answers, and nothing of the installation may be refused.
+then who may reach the pods, then what runs, then what looks at it. Webhook configurations stand
+last: from then on the API server refuses what the webhooks are asked about until a replica
+answers, and nothing of the installation may be refused.
 `kubectl apply -f -` of the whole works on an empty cluster, and again later while it runs: no
 document holds a caBundle, so the one that the running operator has put there stays.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rws_operator.manifests import workload
+from rws_operator.manifests.alerts import prometheus_rule
+from rws_operator.manifests.dashboard import dashboard
+from rws_operator.manifests.monitoring import service_monitor
+from rws_operator.manifests.network_policy import network_policy
 from rws_operator.manifests.rbac import Rbac, bundle_rules
 from rws_operator.resources.names import check_label, check_subdomain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from rws_operator.manifests.extras import Extras
     from rws_operator.resources.policy_rule import PolicyRule
 
+YEAR_SECONDS = 365 * 86_400.0
 _EXISTING = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -37,6 +44,8 @@ def installation(
     webhooks: Sequence[dict[str, Any]] = (),
     webhook_port: int | None = None,
     certificate: str | None = None,
+    certificate_seconds: float = YEAR_SECONDS,
+    **extras: Unpack[Extras],
 ) -> list[dict[str, Any]]:
     """All documents that install one operator.
 
@@ -55,6 +64,9 @@ def installation(
         certificate: Name of the Secret with the webhooks' certificate, which the operator looks
             after, as it does after the caBundles in ``webhooks`` and ``crds``. None if it
             doesn't.
+        certificate_seconds: How long a certificate is valid; an alert on its end follows from it.
+        **extras: What is printed on request only: ``network_policy``, ``service_monitor``,
+            ``prometheus_rule``, ``dashboard``. See `Extras`.
 
     Raises:
         ConfigurationError: A name, the image or the number of replicas can't be used.
@@ -71,9 +83,14 @@ def installation(
         if lease_namespace is not None and lease_namespace != namespace:
             namespaces.append(check_label(lease_namespace, "namespace"))
     return [
-        *(workload.namespace(each, name) for each in namespaces if each not in _EXISTING),
+        *(
+            workload.namespace(each, name, is_restricted=each == namespace)
+            for each in namespaces
+            if each not in _EXISTING
+        ),
         *crds,
         *rbac.documents(),
+        *_policies(name, namespace, extras, has_webhooks=webhook_port is not None),
         workload.service(name, namespace, has_webhooks=webhook_port is not None),
         workload.deployment(
             name,
@@ -84,5 +101,46 @@ def installation(
             webhook_port=webhook_port,
         ),
         workload.pod_disruption_budget(name, namespace),
+        *_monitoring(
+            name,
+            namespace,
+            extras,
+            has_election=lease is not None,
+            certificate_seconds=None if webhook_port is None else certificate_seconds,
+        ),
         *webhooks,
     ]
+
+
+def _policies(
+    name: str, namespace: str, extras: Extras, *, has_webhooks: bool
+) -> list[dict[str, Any]]:
+    if not extras.get("network_policy"):
+        return []
+    is_scraped = extras.get("service_monitor", False)
+    return [network_policy(name, namespace, has_webhooks=has_webhooks, is_scraped=is_scraped)]
+
+
+def _monitoring(
+    name: str,
+    namespace: str,
+    extras: Extras,
+    *,
+    has_election: bool,
+    certificate_seconds: float | None,
+) -> list[dict[str, Any]]:
+    documents = []
+    if extras.get("service_monitor"):
+        documents.append(service_monitor(name, namespace))
+    if extras.get("prometheus_rule"):
+        documents.append(
+            prometheus_rule(
+                name,
+                namespace,
+                has_election=has_election,
+                certificate_seconds=certificate_seconds,
+            )
+        )
+    if extras.get("dashboard"):
+        documents.append(dashboard(name, namespace, has_webhooks=certificate_seconds is not None))
+    return documents

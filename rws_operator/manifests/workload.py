@@ -28,12 +28,23 @@ _REPLICAS_END = 2**31
 _PORTS_END = 65535
 
 
-def namespace(name: str, app: str) -> dict[str, Any]:
-    """The namespace that an operator runs in."""
+POD_SECURITY = {"pod-security.kubernetes.io/enforce": "restricted"}
+"""The label of a namespace that admits only pods of the strictest Pod Security Standard."""
+
+
+def namespace(name: str, app: str, *, is_restricted: bool = True) -> dict[str, Any]:
+    """A namespace of an operator.
+
+    Args:
+        name: Its name.
+        app: Name of the operator's other objects.
+        is_restricted: Whether it admits only pods that pass the ``restricted`` Pod Security
+            Standard, as the operator's do. False where pods of others may run.
+    """
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
-        "metadata": {"name": name, "labels": labels(app)},
+        "metadata": {"name": name, "labels": labels(app) | (POD_SECURITY if is_restricted else {})},
     }
 
 

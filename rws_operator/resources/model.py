@@ -109,6 +109,7 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
     schema_fields_by_alias: ClassVar[Mapping[str, WireField]] = {}
     schema_inner_fields: ClassVar[tuple[WireField, ...]] = ()
     schema_variable_fields: ClassVar[tuple[WireField, ...]] = ()
+    schema_variable_names: ClassVar[frozenset[str]] = frozenset()
 
     if TYPE_CHECKING:
         # pydantic's own takes any configuration key; ours takes these two.
@@ -135,6 +136,7 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
         cls.schema_fields_by_alias = {field.alias: field for field in cls.schema_fields}
         cls.schema_inner_fields = tuple(each for each in cls.schema_fields if not each.is_plain)
         cls.schema_variable_fields = tuple(each for each in cls.schema_fields if each.is_variable)
+        cls.schema_variable_names = frozenset(each.name for each in cls.schema_variable_fields)
         refuse_shared_wire_names(cls)
         resolve(cls, wait=True)
 
@@ -270,14 +272,18 @@ def _is_settled(value: Any) -> bool:
 
 
 def _is_settled_model(model: Model) -> bool:
-    values, given = vars(model), model.__pydantic_fields_set__
-    for field in model.schema_variable_fields:
-        name = field.name
-        if name not in given and name in values and not _is_left_out(field, values[name]):
-            return False
-    for field in model.schema_inner_fields:
-        if field.name in given and not _is_settled(values[field.name]):
-            return False
+    given = model.__pydantic_fields_set__
+    if not model.schema_variable_names <= given:
+        values = vars(model)
+        for field in model.schema_variable_fields:
+            name = field.name
+            if name not in given and name in values and not _is_left_out(field, values[name]):
+                return False
+    if inner := model.schema_inner_fields:
+        values = vars(model)
+        for field in inner:
+            if field.name in given and not _is_settled(values[field.name]):
+                return False
     return True
 
 

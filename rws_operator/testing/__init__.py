@@ -9,11 +9,20 @@ about; `round_trip_check` proves that converters lose nothing. The pytest plugin
 
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane
-from rws_operator.testing.errors import ControlPlaneError, ProgramsNotFound, RequestRefused
+from rws_operator.testing.errors import (
+    ControlPlaneError,
+    NotThrowaway,
+    ProgramsNotFound,
+    RequestRefused,
+)
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.forwarder import Forwarder
 from rws_operator.testing.gate import Gate
+from rws_operator.testing.namespaced import NamespacedApi
+from rws_operator.testing.recording import RecordedDelete, RecordedEvent, RecordingContext
 from rws_operator.testing.round_trip import round_trip_check
+from rws_operator.testing.running import RunningOperator
+from rws_operator.testing.runs import OperatorRuns
 from rws_operator.testing.virtual_time import VirtualTimeLoop
 
 __all__ = [
@@ -21,8 +30,15 @@ __all__ = [
     "ControlPlaneError",
     "Forwarder",
     "Gate",
+    "NamespacedApi",
+    "NotThrowaway",
+    "OperatorRuns",
     "ProgramsNotFound",
+    "RecordedDelete",
+    "RecordedEvent",
+    "RecordingContext",
     "RequestRefused",
+    "RunningOperator",
     "TestCluster",
     "TestNamespace",
     "VirtualTimeLoop",

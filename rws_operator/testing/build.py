@@ -16,10 +16,10 @@ from pathlib import Path
 
 from rws_operator.testing.errors import ProgramsNotFound
 from rws_operator.testing.go import Toolchain, find_toolchain
+from rws_operator.testing.kubernetes_version import MODULES
 from rws_operator.testing.process import ChildProcess
 from rws_operator.testing.waiting import report_progress, wait_with_progress
 
-_MODULES = Path(__file__).parent / "controlplane"
 _PREFIX = "building-"
 
 
@@ -58,7 +58,7 @@ def build_programs(names: Sequence[str], version: str, folder: Path) -> None:
         shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder) as temporary:
         modules = Path(temporary, "modules")
-        shutil.copytree(_MODULES / version, modules)
+        shutil.copytree(MODULES / version, modules)
         toolchain = find_toolchain(modules, Path(temporary))
         environment = _environment(toolchain, Path(temporary))
         for number, name in enumerate(names, 1):

@@ -10,18 +10,21 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 from rws_operator.client import Client, client
 from rws_operator.client.content_type import APPLY_PATCH
 from rws_operator.errors import NotFound
 from rws_operator.manifests.crd import crd
-from rws_operator.resources import CustomResource
+from rws_operator.resources import CustomResource, Kind
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import ProgramsNotFound
 from rws_operator.testing.eventually import eventually
+from rws_operator.testing.namespaced import FIELD_MANAGER, NamespacedApi
+from rws_operator.testing.throwaway import check_throwaway
 
-_FIELD_MANAGER = "rws-test"
+_R = TypeVar("_R", bound=CustomResource)
+
 _SERVED_SECONDS = 30.0
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -52,8 +55,10 @@ class TestCluster:
 
         Raises:
             ProgramsNotFound: It names none although RWS_TEST_REQUIRE_KUBERNETES is set.
+            NotThrowaway: It does not look like a throwaway cluster.
         """
         if path := os.environ.get("RWS_TEST_KUBECONFIG"):
+            check_throwaway(path)
             return await cls.connect(Path(path))
         if os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
             raise ProgramsNotFound(
@@ -124,7 +129,7 @@ class TestCluster:
         await self.client.request(
             "PATCH",
             f"{_CRDS}/{definition['metadata']['name']}",
-            params={"fieldManager": _FIELD_MANAGER, "force": "true"},
+            params={"fieldManager": FIELD_MANAGER, "force": "true"},
             body=definition,
             content_type=APPLY_PATCH,
         )
@@ -171,6 +176,18 @@ class TestNamespace:
     def __init__(self, client: Client, name: str) -> None:
         self._client = client
         self.name = name
+
+    @overload
+    def api(self, kind: type[_R]) -> NamespacedApi[_R]: ...
+    @overload
+    def api(self, kind: Kind) -> NamespacedApi[dict[str, Any]]: ...
+    def api(self, kind: type[CustomResource] | Kind) -> NamespacedApi[Any]:
+        """The objects of a kind in this namespace: a class gives instances, a Kind dicts.
+
+        Raises:
+            ConfigurationError: The kind lives in no namespace.
+        """
+        return NamespacedApi(self._client, kind, self.name)
 
     async def delete(self) -> None:
         """Delete the namespace, without waiting for its objects to go."""

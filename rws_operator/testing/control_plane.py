@@ -26,7 +26,9 @@ from rws_operator.testing import programs
 from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.folder import owned_folder
 from rws_operator.testing.kubeconfig import Access
-from rws_operator.testing.local import LocalControlPlane
+from rws_operator.testing.kubernetes_version import asked_version, check_version
+from rws_operator.testing.local import LocalControlPlane, served_version
+from rws_operator.testing.throwaway import check_throwaway
 from rws_operator.testing.waiting import pause, run_cancellable
 
 _CONTROLLER_SECONDS = 10.0
@@ -46,6 +48,12 @@ class ControlPlane:
             own control plane.
         dedicated: Start an own control plane even where RWS_TEST_KUBECONFIG is set, for instance
             to kill its API server.
+        version: The Kubernetes version, `1.34.4`, one of those that are shipped; needs an own
+            control plane. The default is RWS_TEST_KUBERNETES_VERSION's, else the newest; a cluster
+            that RWS_TEST_KUBECONFIG names must be of the version that the variable asks for.
+
+    Raises:
+        ProgramsNotFound: No such version is shipped; the message lists those that are.
     """
 
     def __init__(
@@ -54,10 +62,12 @@ class ControlPlane:
         audit: bool = False,
         api_server_args: Sequence[str] = (),
         dedicated: bool = False,
+        version: str | None = None,
     ) -> None:
         self._audit = audit
         self._api_server_args = tuple(api_server_args)
-        own = dedicated or audit or bool(api_server_args)
+        self._version = asked_version(version)
+        own = dedicated or audit or bool(api_server_args) or version is not None
         self._existing = None if own else os.environ.get("RWS_TEST_KUBECONFIG")
         self._local: LocalControlPlane | None = None
         self._folder: Path | None = None
@@ -71,7 +81,8 @@ class ControlPlane:
 
         Raises:
             ControlPlaneError: A program ended, or was not ready within a minute; the message holds
-                its last log lines.
+                its last log lines. Or the cluster that RWS_TEST_KUBECONFIG names can't be used, or
+                does not look like a throwaway one.
         """
         cancelled = threading.Event()
         starting = asyncio.ensure_future(asyncio.to_thread(run_cancellable, cancelled, self._start))
@@ -82,6 +93,8 @@ class ControlPlane:
             cancelled.set()
             await asyncio.wait([starting])
             await self.stop()
+            if not starting.cancelled():
+                starting.exception()  # is no news
             raise
 
     async def stop(self) -> None:
@@ -164,11 +177,13 @@ class ControlPlane:
             raise ControlPlaneError("the control plane is started already")
         with contextlib.ExitStack() as stack:
             if self._existing:
-                _check(self._existing)
+                _check(self._existing, self._version)
                 folder = stack.enter_context(owned_folder())
             else:
                 self._local = LocalControlPlane(
-                    audit=self._audit, api_server_args=self._api_server_args
+                    audit=self._audit,
+                    api_server_args=self._api_server_args,
+                    version=self._version,
                 )
                 stack.callback(self._local.close)
                 folder = self._local.folder
@@ -211,12 +226,16 @@ class ControlPlane:
         return access.write(path, namespace)
 
 
-def _check(kubeconfig: str) -> None:
-    """Refuse a kubeconfig that nobody could use, before a test is told that all is well."""
+def _check(kubeconfig: str, version: str | None) -> None:
+    """Refuse a kubeconfig that nobody could use, or another version than the one asked for."""
     try:
         load_config(kubeconfig)
+        check_throwaway(kubeconfig)
     except KubeconfigError as error:
         raise ControlPlaneError(f"RWS_TEST_KUBECONFIG: {error.what}", remedy=error.remedy) from None
+    if version is not None:
+        served = served_version(Access.read(Path(kubeconfig)))
+        check_version(version, served, f"the cluster of RWS_TEST_KUBECONFIG, {kubeconfig},")
 
 
 def _wait_for(admin: Access, path: str) -> None:

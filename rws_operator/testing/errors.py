@@ -11,5 +11,9 @@ class ProgramsNotFound(ControlPlaneError):
     """The control plane's programs are nowhere to be found and could not be built."""
 
 
+class NotThrowaway(ControlPlaneError):
+    """A cluster was named that does not look as if it may be lost."""
+
+
 class RequestRefused(OperatorError):
     """The API server answered a request of the test harness itself with an error."""

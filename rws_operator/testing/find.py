@@ -8,6 +8,7 @@ Invariant: what is in the cache is whole. Files get there by a rename.
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urldefrag
@@ -15,25 +16,44 @@ from urllib.parse import urldefrag
 from rws_operator.testing.archive import fetch_programs
 from rws_operator.testing.build import build_programs
 from rws_operator.testing.errors import ProgramsNotFound
+from rws_operator.testing.kubernetes_version import KUBERNETES_VERSION, asked_version
 from rws_operator.testing.waiting import exclusive
 
-KUBERNETES_VERSION = "v1.37.2"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 
+_LOCK = ".lock"
 
-def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the cached programs, `~/.cache/rws-operator/controlplane/<version>`."""
+
+def cache_folder(environ: Mapping[str, str] = os.environ, *, version: str | None = None) -> Path:
+    """Return the folder of the cached programs, `~/.cache/rws-operator/controlplane/<version>`.
+
+    Args:
+        environ: Names the cache, and a version where `version` is None.
+        version: Of Kubernetes, see `asked_version`.
+
+    Raises:
+        ProgramsNotFound: No such version is shipped.
+    """
     root = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return root / "rws-operator" / "controlplane" / KUBERNETES_VERSION
+    folder = asked_version(version, environ) or KUBERNETES_VERSION
+    return root / "rws-operator" / "controlplane" / folder
 
 
-def find_programs(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+def find_programs(
+    environ: Mapping[str, str] = os.environ, *, version: str | None = None
+) -> dict[str, Path]:
     """Return the path of each program, fetched or built first if need be.
+
+    Those of KUBEBUILDER_ASSETS come first, whatever their version is.
+
+    Args:
+        environ: Names the cache, and a version where `version` is None.
+        version: Of Kubernetes, see `asked_version`.
 
     Raises:
         ProgramsNotFound: There are none, and they can't be had; the message says what was tried.
     """
-    cache = cache_folder(environ)
+    cache = cache_folder(environ, version=version)
     folders = [cache]
     if assets := environ.get("KUBEBUILDER_ASSETS"):
         folders.insert(0, Path(assets))
@@ -43,26 +63,35 @@ def find_programs(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
     return {name: path for name in PROGRAMS if (path := _find(name, folders))}
 
 
-def build_cached(environ: Mapping[str, str] = os.environ) -> None:
+def build_cached(environ: Mapping[str, str] = os.environ, *, version: str | None = None) -> None:
     """Build those of the programs that the cache lacks.
 
+    Args:
+        environ: Names the cache, and a version where `version` is None.
+        version: Of Kubernetes, see `asked_version`.
+
     Raises:
-        ProgramsNotFound: There is no compiler, or it failed.
+        ProgramsNotFound: No such version is shipped, there is no compiler, or it failed.
     """
-    with _alone(cache := cache_folder(environ)):
+    with _alone(cache := cache_folder(environ, version=version)):
         if missing := _missing([cache]):
-            build_programs(missing, KUBERNETES_VERSION, cache)
+            build_programs(missing, cache.name, cache)
 
 
 def fetch_cached(
-    address: str, sha512: str, environ: Mapping[str, str] = os.environ
+    address: str,
+    sha512: str,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    version: str | None = None,
 ) -> tuple[str, ...]:
     """Put the programs of an archive into the cache, in place of any that are there.
 
     Args:
         address: Where the archive is.
         sha512: Its checksum, 128 hex digits.
-        environ: Names the cache.
+        environ: Names the cache, and a version where `version` is None.
+        version: The archive's version of Kubernetes, see `asked_version`.
 
     Returns:
         The names of the programs that it has.
@@ -70,11 +99,41 @@ def fetch_cached(
     Raises:
         ProgramsNotFound: It can't be used, or has none of the programs.
     """
-    with _alone(cache := cache_folder(environ)):
+    with _alone(cache := cache_folder(environ, version=version)):
         found = fetch_programs(address, sha512, PROGRAMS, cache)
     if not found:
         raise ProgramsNotFound(f"{address} holds none of {', '.join(PROGRAMS)}")
     return found
+
+
+def clear_cached(
+    environ: Mapping[str, str] = os.environ, *, version: str | None = None
+) -> list[tuple[Path, int]]:
+    """Remove the programs of one version from the cache, by default of all that are there.
+
+    Args:
+        environ: Names the cache; a version in it counts for nothing.
+        version: Of Kubernetes, see `asked_version`.
+
+    Returns:
+        The folders that held any, and how many bytes.
+
+    Raises:
+        ProgramsNotFound: No such version is shipped, or a file can't be removed.
+    """
+    one = cache_folder(environ, version=version)
+    removed = []
+    for folder in [one] if version else sorted(one.parent.glob("v*")):
+        if not folder.is_dir():
+            continue
+        with _alone(folder):  # whose lock stays: another process may wait for it
+            files = [path for path in folder.iterdir() if path.name != _LOCK]
+            size = sum(path.stat().st_size for path in files)
+            for path in files:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if files:
+            removed.append((folder, size))
+    return removed
 
 
 @contextlib.contextmanager
@@ -82,7 +141,7 @@ def _alone(cache: Path) -> Iterator[None]:
     """Make the cache if need be, and let no other process change it meanwhile."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with exclusive(cache / ".lock", f"another process that fills {cache}"):
+        with exclusive(cache / _LOCK, f"another process that fills {cache}"):
             yield
     except OSError as error:
         raise ProgramsNotFound(
@@ -98,7 +157,7 @@ def _provide(folders: list[Path], cache: Path, environ: Mapping[str, str]) -> No
         address, fragment = urldefrag(url)
         fetch_programs(address, fragment.removeprefix("sha512="), missing, cache)
     if missing := _missing(folders):
-        build_programs(missing, KUBERNETES_VERSION, cache)
+        build_programs(missing, cache.name, cache)
 
 
 def _missing(folders: list[Path]) -> list[str]:

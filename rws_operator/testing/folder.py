@@ -14,6 +14,7 @@ from pathlib import Path
 
 _PREFIX = "rws-controlplane-"
 _LOCK = "owner.lock"
+_ANNOUNCED = "announced"
 
 
 @contextlib.contextmanager
@@ -43,10 +44,48 @@ def reserved_port() -> Iterator[int]:
         yield reservation.getsockname()[1]
 
 
-def sweep() -> None:
-    """Remove the folders of owners that died together with their supervisors."""
+@contextlib.contextmanager
+def held_port() -> Iterator[int]:
+    """Hold a free port for a server of this machine that is to be named before it listens.
+
+    The kernel gives it to nobody who asks for any port; who asks for this one may listen on it.
+    """
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+def announce(folder: Path) -> None:
+    """Let `announced_folders` tell of a control plane: it is one for people to look at."""
+    (folder / _ANNOUNCED).touch()
+
+
+def announced_folders() -> list[Path]:
+    """Return the folders of the announced control planes that are up, the youngest first."""
+    marks = Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_ANNOUNCED}")
+    found = [(mark.stat().st_mtime, mark.parent) for mark in marks if _is_held(mark.parent)]
+    return [folder for _, folder in sorted(found, reverse=True)]
+
+
+def _is_held(folder: Path) -> bool:
+    try:
+        with (folder / _LOCK).open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # gone, or another user's
+        return False
+    return False
+
+
+def sweep() -> list[Path]:
+    """Remove the folders of owners that died together with their supervisors; return them."""
+    swept = []
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         # An OSError means: locked, gone, another user's, or so new that it has no lock yet.
         with contextlib.suppress(OSError), (folder / _LOCK).open("r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
+            swept.append(folder)
+    return swept

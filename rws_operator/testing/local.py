@@ -16,6 +16,7 @@ from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.find import find_programs
 from rws_operator.testing.folder import owned_folder, reserved_port
 from rws_operator.testing.kubeconfig import Access
+from rws_operator.testing.kubernetes_version import check_version
 from rws_operator.testing.process import ChildProcess
 from rws_operator.testing.waiting import pause
 
@@ -27,15 +28,21 @@ _DEFAULT_SERVICE_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 class LocalControlPlane:
     """A running control plane of one's own; made started, ended by `close`.
 
+    Args:
+        audit: Write an audit log.
+        api_server_args: Further kube-apiserver arguments, which win over the defaults.
+        version: The Kubernetes version asked for, `v1.34.4`; None leaves it open.
+
     Attributes:
         folder: Holds logs, keys, kubeconfigs and etcd's data.
         admin: The administrator's access.
     """
 
-    def __init__(self, *, audit: bool, api_server_args: Sequence[str]) -> None:
+    def __init__(self, *, audit: bool, api_server_args: Sequence[str], version: str | None) -> None:
+        self._version = version
         self._cleanup = contextlib.ExitStack()
         self._running: dict[str, ChildProcess] = {}
-        paths = find_programs()
+        paths = find_programs(version=version)
         with contextlib.ExitStack() as starting:
             self.folder = starting.enter_context(owned_folder())
             port = starting.enter_context(reserved_port())
@@ -69,6 +76,7 @@ class LocalControlPlane:
             self._run(name)
             if name == "kube-apiserver":
                 self._wait(name, lambda: is_ready(self.admin))
+                self._check_version()
         self._wait("kube-controller-manager", self._has_service_account)
 
     def _run(self, name: str) -> None:
@@ -77,6 +85,11 @@ class LocalControlPlane:
     def _stop(self, name: str) -> None:
         if name in self._running:
             self._running[name].stop()
+
+    def _check_version(self) -> None:
+        if self._version is not None:
+            program = f"the kube-apiserver {self._argv['kube-apiserver'][0]}"
+            check_version(self._version, served_version(self.admin), program)
 
     def _has_service_account(self) -> bool:
         return self.admin.request("GET", _DEFAULT_SERVICE_ACCOUNT)[0] == 200
@@ -96,6 +109,16 @@ class LocalControlPlane:
                     f"{name} was not ready after {_START_SECONDS:.0f} s; its last lines:\n{tail}"
                 )
             pause(_POLL_SECONDS)
+
+
+def served_version(access: Access) -> str:
+    """Return what the API server calls its Kubernetes version: `v1.37.2`, `v1.37.2+k3s1`.
+
+    Raises:
+        OSError: It could not be reached.
+        RequestRefused: It did not tell.
+    """
+    return str(access.request_json("GET", "/version")["gitVersion"])
 
 
 def is_ready(access: Access) -> bool:

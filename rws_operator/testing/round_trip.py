@@ -22,6 +22,7 @@ from rws_operator.resources.model import wire_form
 from rws_operator.testing.differences import differences
 from rws_operator.testing.generated import hypothesis, objects
 from rws_operator.webhook.conversion_object import FunctionCall, by_classes, run, run_async
+from rws_operator.webhook.conversion_review import read_parts
 from rws_operator.webhook.converters import Converters
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _check(converters: Converters, raw: dict[str, Any], other: type[CustomResour
 
 
 def _convert(route: Route, raw: Mapping[str, Any]) -> dict[str, Any]:
-    calls = by_classes(route, msgspec.json.encode(raw))
+    calls = by_classes(route, read_parts(msgspec.json.encode(raw)))
     return _in_thread(run_async(calls, _call)) if route.is_async else run(calls)
 
 

@@ -19,8 +19,10 @@ runs, and what would block without it goes first:
    running. Finalizers are stripped only from objects that are being deleted already: a running
    operator would put them back on any other.
 5. The Deployment and its pods, then, with ``keep_crds``, the finalizers on what stays.
-6. The rest: budget, Service, Lease, Secret, permissions. The namespace stays, for what else is in
-   it nobody knows, unless its end is asked for by name (``delete_namespace``).
+6. The rest: monitoring, budget, Service, network policy, Lease, Secret, permissions. Of what is
+   printed on request only, nobody knows whether it was applied, so it goes if it is labelled as
+   the operator's. The namespace stays, for what else is in it nobody knows, unless its end is
+   asked for by name (``delete_namespace``).
 
 Each step takes "there is none" for done, so that the whole can be run again wherever it stopped,
 with the operator alive, dead or gone.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rws_operator.manifests.monitoring import PROMETHEUS_RULE, SERVICE_MONITOR
+from rws_operator.manifests.names import selector
 from rws_operator.resources import Kind, ObjectKey, kind_of, kinds
 
 if TYPE_CHECKING:
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 
 _MADE = (kinds.Lease, kinds.Secret)
 _CONVERTED = (kinds.CustomResourceDefinition,)
+_MONITORING = {each.kind: each for each in (SERVICE_MONITOR, PROMETHEUS_RULE)}
+_ON_REQUEST = (kinds.NetworkPolicy, kinds.ConfigMap, *_MONITORING.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +24,26 @@ class Part:
 
     kind: Kind
     key: ObjectKey
+    labels: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
+    """Without which an object of this name is somebody else's."""
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Part:
-        """The object of a document."""
+        """The object of a document.
+
+        What is printed on request only may never have been applied: an object of that name is
+        the operator's only if it is labelled as such.
+        """
         metadata = document["metadata"]
-        return cls(kind_of(document), ObjectKey(metadata.get("namespace", ""), metadata["name"]))
+        kind = _MONITORING.get(document["kind"]) or kind_of(document)
+        labels = {
+            name: metadata["labels"][name] for name in (selector("") if kind in _ON_REQUEST else ())
+        }
+        return cls(kind, ObjectKey(metadata.get("namespace", ""), metadata["name"]), labels)
+
+    def is_foreign(self, found: Mapping[str, Any]) -> bool:
+        """Whether an object that was found under its name is somebody else's."""
+        return not self.labels.items() <= found["metadata"].get("labels", {}).items()
 
     @property
     def namespace(self) -> str | None:

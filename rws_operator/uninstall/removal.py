@@ -69,8 +69,14 @@ class Removal:
                 await self._delete_secret(part)
             case kinds.Lease:
                 await self._delete_lease(part)
+            case _ if part.labels and await self._is_foreign(part):
+                self.tell(f"left {part}: it is not labelled as the operator's")
             case _:
                 await self.delete(part)
+
+    async def _is_foreign(self, part: Part) -> bool:
+        found = await self.read(part)
+        return found is not None and part.is_foreign(found)
 
     async def _delete_secret(self, part: Part) -> None:
         """Delete a certificate's Secret, unless somebody else made it."""

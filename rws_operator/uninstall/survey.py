@@ -31,7 +31,7 @@ async def survey(
     lines = []
     for part in parts.removed(keep_crds=keep_crds, delete_namespace=delete_namespace):
         found = await read(client, part)
-        if found is None:
+        if found is None or part.is_foreign(found):
             continue
         if part in parts.crds:
             lines.append(f"{part}, and with it {await _count(client, found)}")

@@ -68,7 +68,7 @@ class TypedConversion:
         batch = _Batch(
             review,
             call,
-            lambda each: by_classes(routes[each.api_version, each.kind], each.raw),
+            lambda each: by_classes(routes[each.api_version, each.kind], each.parts),
             " and ".join(dict.fromkeys(route.names for route in routes.values())),
         )
         return await batch.run(is_async=any(route.is_async for route in routes.values()))
@@ -112,7 +112,7 @@ class RawConversion:
         batch = _Batch(
             review,
             call,
-            lambda each: by_dicts(self._function, each.raw, review.desired),
+            lambda each: by_dicts(self._function, each.parts, review.desired),
             name_of(self._function),
         )
         return await batch.run(is_async=is_async(self._function))
@@ -169,7 +169,8 @@ class _Batch:
                 return ReviewError(504, f"the handler {self._names} was not done in time")
             self._at = each
             try:
-                converted.append(each.raw if self._is_done(each) else run(self._conversion(each)))
+                done = self._is_done(each)
+                converted.append(each.raw if done else run(self._conversion(each)))
             except OperatorError as error:
                 return error
         return self._review.encode(converted)
@@ -179,7 +180,8 @@ class _Batch:
         converted: list[Any] = []
         for each in self._review.objects:
             self._at = each
-            await asyncio.sleep(0)  # a list may hold thousands
+            if converted:
+                await asyncio.sleep(0)  # a list may hold thousands
             try:
                 converted.append(
                     each.raw

@@ -28,6 +28,7 @@ from rws_operator.webhook.converters import ConversionFailed
 
 if TYPE_CHECKING:
     from rws_operator.resources import CustomResource
+    from rws_operator.webhook.conversion_review import Parts
     from rws_operator.webhook.converters import Route
 
 log = logging.getLogger("rws_operator.webhook")
@@ -38,12 +39,13 @@ class FunctionCall(NamedTuple):
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
+    is_async: bool
 
 
 Calls = Generator[FunctionCall, Any, dict[str, Any]]
 
 
-def by_classes(route: Route, raw: bytes) -> Calls:
+def by_classes(route: Route, parts: Parts) -> Calls:
     """Convert an object by functions between classes.
 
     They don't see its managedFields, which are often the larger part of an object and stay as
@@ -51,13 +53,13 @@ def by_classes(route: Route, raw: bytes) -> Calls:
 
     Args:
         route: The functions.
-        raw: The object as it came.
+        parts: The object as it came.
 
     Raises:
         OperatorError: The model of its version can't read it, or a function returned what it
             must not.
     """
-    raw, managed_fields = without_managed_fields(raw)
+    raw, managed_fields = without_managed_fields(parts)
     made = yield from _by_models(route, raw)
     if managed_fields is not None:
         made["metadata"]["managedFields"] = managed_fields
@@ -78,7 +80,7 @@ def _by_models(route: Route, raw: bytes) -> Calls:
 def _by_steps(route: Route, document: dict[str, Any], typed: CustomResource) -> Calls:
     carrier = Carrier(document, typed)
     for step in route.steps:
-        typed = step.check((yield FunctionCall(step.function, (typed,))))
+        typed = step.check((yield FunctionCall(step.function, (typed,), step.is_async)))
     return carrier.target(typed, route.names)
 
 
@@ -93,20 +95,21 @@ def _by_completion(route: Route, document: dict[str, Any], error: DecodeError) -
     return common(first, second)
 
 
-def by_dicts(function: Callable[[dict[str, Any], str], Any], raw: bytes, desired: str) -> Calls:
+def by_dicts(function: Callable[[dict[str, Any], str], Any], parts: Parts, desired: str) -> Calls:
     """Convert an object by a function on dicts.
 
     Args:
         function: Gets an object of its own, and the apiVersion wanted.
-        raw: The object as it came.
+        parts: The object as it came.
         desired: The apiVersion wanted.
 
     Raises:
         ConversionFailed: The function returned what it must not.
     """
-    document, name = _read(raw), name_of(function)
+    document, name = _read(msgspec.json.encode(parts)), name_of(function)
     # The function may change what it gets.
-    made = yield FunctionCall(function, (read_object(raw), desired))
+    kind, held = document["kind"], read_object(parts["metadata"])
+    made = yield FunctionCall(function, (document, desired), is_async(function))
     if not isinstance(made, dict):
         if inspect.iscoroutine(made):
             made.close()
@@ -114,11 +117,10 @@ def by_dicts(function: Callable[[dict[str, Any], str], Any], raw: bytes, desired
             f"{name} returned {'None' if made is None else type(made).__name__}",
             remedy="return the object as a dict",
         )
-    if made.get("kind") != document["kind"]:
+    if made.get("kind") != kind:
         raise ConversionFailed(
             f"{name} changed the kind to {made.get('kind')!r}", remedy="keep it as it was"
         )
-    held = document["metadata"]
     metadata = merged_metadata(held, made.get("metadata"), name)
     return {**made, "apiVersion": desired, "metadata": metadata}
 
@@ -156,7 +158,7 @@ async def run_async(
         if isinstance(call, dict):
             return call
         try:
-            if is_async(call.function):
+            if call.is_async:
                 made = await call.function(*call.arguments)
             else:
                 made = await run_plain(call)

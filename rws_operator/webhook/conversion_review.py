@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
@@ -24,26 +25,25 @@ class _Review(msgspec.Struct):
     request: _Request | None = None
 
 
-class _Type(msgspec.Struct):
-    api_version: str = msgspec.field(name="apiVersion")
-    kind: str
-
+Parts = dict[str, msgspec.Raw]
+"""An object that was taken apart: its keys, each with the text of its value."""
 
 _read_review = msgspec.json.Decoder(_Review).decode
-_read_type = msgspec.json.Decoder(_Type).decode
+_read_text = msgspec.json.Decoder(str).decode
 read_object = msgspec.json.Decoder(dict[str, Any]).decode
-_read_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+read_parts = msgspec.json.Decoder(Parts).decode
+_encode = msgspec.json.Encoder().encode
+_results = functools.cache(metrics.webhook_reviews.labels)
 
 
-def without_managed_fields(raw: bytes) -> tuple[bytes, msgspec.Raw | None]:
+def without_managed_fields(parts: Parts) -> tuple[bytes, msgspec.Raw | None]:
     """An object's JSON text without its managedFields, and these if it has some."""
-    parts = _read_parts(raw)
     try:
-        metadata = _read_parts(parts["metadata"])
+        metadata = read_parts(parts["metadata"])
         managed_fields = metadata.pop("managedFields")
     except (KeyError, msgspec.ValidationError):
-        return raw, None
-    return msgspec.json.encode({**parts, "metadata": metadata}), managed_fields
+        return _encode(parts), None
+    return _encode({**parts, "metadata": metadata}), managed_fields
 
 
 class RawObject:
@@ -51,15 +51,21 @@ class RawObject:
 
     Args:
         raw: Its JSON text.
+
+    Raises:
+        msgspec.ValidationError: It doesn't say what it is.
     """
 
-    __slots__ = ("api_version", "kind", "raw")
+    __slots__ = ("api_version", "kind", "parts", "raw")
 
     def __init__(self, raw: msgspec.Raw) -> None:
-        read = _read_type(raw)
-        self.api_version = read.api_version
-        self.kind = read.kind
         self.raw = raw
+        self.parts = read_parts(raw)
+        try:
+            self.api_version = _read_text(self.parts["apiVersion"])
+            self.kind = _read_text(self.parts["kind"])
+        except KeyError as error:
+            raise msgspec.ValidationError(f"an object lacks its {error.args[0]}") from error
 
     def __str__(self) -> str:
         """Kind, namespace and name, for messages."""
@@ -107,16 +113,16 @@ class ConversionReview:
 
     def succeeded(self, answer: bytes) -> bytes:
         """Count an answer that holds the objects, and return it."""
-        metrics.webhook_reviews.labels(self._webhook, "allowed").inc()
+        _results(self._webhook, "allowed").inc()
         return answer
 
     def failed(self, at: RawObject, error: Exception) -> bytes:
         """Count and return the answer that an object could not be converted."""
-        metrics.webhook_reviews.labels(self._webhook, "failed").inc()
+        _results(self._webhook, "failed").inc()
         message = f"{at} can't be converted from {at.api_version} to {self.desired}: {error}"
         return self._encode([], {"status": "Failed", "message": message})
 
     def _encode(self, objects: list[Any], result: dict[str, str]) -> bytes:
         response = {"uid": self.uid, "convertedObjects": objects, "result": result}
         review = {"apiVersion": API_VERSION, "kind": "ConversionReview", "response": response}
-        return msgspec.json.encode(review)
+        return _encode(review)

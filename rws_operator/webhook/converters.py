@@ -11,7 +11,7 @@ import functools
 import inspect
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.errors import ConfigurationError, OperatorError
@@ -65,19 +65,20 @@ class Converter:
         )
 
 
-class Route(NamedTuple):
+@dataclass(frozen=True)
+class Route:
     """How an object gets from one version to another: by one function, or by two."""
 
     source: AnyResource
     target: AnyResource
     steps: tuple[Converter, ...]
 
-    @property
+    @functools.cached_property
     def is_async(self) -> bool:
         """Whether a step of it runs on the event loop."""
         return any(step.is_async for step in self.steps)
 
-    @property
+    @functools.cached_property
     def names(self) -> str:
         """The functions' names, for messages."""
         return " and ".join(step.name for step in self.steps)
@@ -111,12 +112,12 @@ class _Versions:
         return found
 
     def _found(self, source: str, target: str) -> Route:
-        route = Route(self.class_of(source), self.class_of(target), ())
-        if source == target:
-            return route
+        ends = self.class_of(source), self.class_of(target)
         hub = self.hub_version
         stations = [source, target] if hub in (source, target) else [source, hub, target]
-        return route._replace(steps=tuple(self._step(*pair) for pair in pairwise(stations)))
+        if source == target:
+            stations = []
+        return Route(*ends, tuple(self._step(*pair) for pair in pairwise(stations)))
 
     def _step(self, source: str, target: str) -> Converter:
         step = self.converters.get((source, target))

@@ -212,7 +212,10 @@ class _Connection(web.RequestHandler):
 
 
 def _has_socket(transport: asyncio.BaseTransport) -> bool:
-    socket = transport.get_extra_info("socket")
+    try:
+        socket = transport.get_extra_info("socket")
+    except AttributeError:  # asyncio's of TLS, closed a second time, has let go of it
+        return False
     return socket is not None and socket.fileno() >= 0
 
 

@@ -151,6 +151,13 @@ class Webhooks:
         self._routes[path] = Route(endpoint)
         return self
 
+    def copy(self) -> Webhooks:
+        """The same functions at the same paths, not run so far."""
+        copied = Webhooks(client=self._client)
+        copied._registrations = self._registrations.copy()
+        copied._routes = {path: Route(route.endpoint) for path, route in self._routes.items()}
+        return copied
+
     def seal(self) -> None:
         """Take no more: what was registered is being run, and its documents are applied."""
         self._is_sealed = True

@@ -8,7 +8,8 @@ import pytest
 
 from rws_operator.client import load_config
 from rws_operator.errors import KubeconfigError
-from tests.client.test_kubeconfig import write
+from tests.client.test_kubeconfig import PLUGIN, write
+from tests.client.test_oidc import id_token
 
 
 async def test_the_loaders_token(tmp_path: Path) -> None:
@@ -39,11 +40,12 @@ async def test_a_helper_that_fails(tmp_path: Path) -> None:
 
 def test_the_library_is_imported_for_nothing_else(tmp_path: Path) -> None:
     """Reading such a kubeconfig imports nothing yet; other users never do."""
-    plugin = {"command": "true", "apiVersion": "client.authentication.k8s.io/v1"}
+    token = id_token("t", 3600)
+    oidc = {"id-token": token, "client-id": "kube", "idp-issuer-url": "https://127.0.0.1:1"}
     users = [
         {"token": "t"},
-        {"exec": plugin},
-        {"auth-provider": {"name": "oidc", "config": {"id-token": "a.b.c"}}},
+        {"exec": PLUGIN},
+        {"auth-provider": {"name": "oidc", "config": oidc}},
     ]
     paths = [str(write(tmp_path / f"config-{n}", user=user)) for n, user in enumerate(users)]
     program = """
@@ -64,4 +66,4 @@ print(*(name for name in sys.modules if name.startswith("kubernetes")))
         timeout=60,
         check=False,
     )
-    assert (run.stdout, run.stderr) == ("Bearer t\nrefused\nBearer a.b.c\n\n", "")
+    assert (run.stdout, run.stderr) == (f"Bearer t\nrefused\nBearer {token}\n\n", "")

@@ -14,7 +14,7 @@ from rws_operator.client import exec_plugin, load_config
 from rws_operator.client.exec_plugin import ExecPlugin
 from rws_operator.errors import DeadlineExceeded, KubeconfigError
 from tests.client.scripted import ScriptedServer, ok, status
-from tests.client.test_kubeconfig import write
+from tests.client.test_kubeconfig import PLUGIN, write
 
 
 def script(path: Path, text: str) -> str:
@@ -41,6 +41,7 @@ async def test_a_token(tmp_path: Path) -> None:
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": f"./{Path(program).name}",
+        "interactiveMode": "Never",
         "args": ["--now"],
         "env": [{"name": "COLOUR", "value": "blue"}],
         "provideClusterInfo": True,
@@ -76,7 +77,7 @@ async def test_it_runs_again_after_a_401(server: ScriptedServer, tmp_path: Path)
         f"n=$(wc -l < {tmp_path}/runs)\n"
         f"echo '{credential(token='NUMBER')}' | sed \"s/NUMBER/t$n/\"",
     )
-    user = {"exec": {"command": program, "apiVersion": "client.authentication.k8s.io/v1"}}
+    user = {"exec": PLUGIN | {"command": program}}
     path = write(tmp_path / "config", user=user, cluster={"server": server.address})
     config = load_config(path)
     server.answer(ok(), status(401, "Unauthorized"), ok())
@@ -104,6 +105,10 @@ ENDINGS = {
     "an expiry without a time zone": (
         f"echo '{credential(token='secret', expirationTimestamp='2030-01-01T00:00:00')}'",
         "printed no ExecCredential: run it",
+    ),
+    "a certificate without its key": (
+        f"echo '{credential(token='secret', clientCertificateData='x')}'",
+        "neither a token nor a certificate with its key",
     ),
     "a certificate that is none": (
         f"echo '{credential(clientCertificateData='secret', clientKeyData='secret')}'",
@@ -149,7 +154,7 @@ async def test_a_request_that_gives_up_ends_the_program(
 ) -> None:
     """Nobody waits any more, so nothing runs any more."""
     program = script(tmp_path / "login", f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
-    user = {"exec": {"command": program, "apiVersion": "client.authentication.k8s.io/v1"}}
+    user = {"exec": PLUGIN | {"command": program}}
     config = load_config(write(tmp_path / "config", user=user))
     server.answer(ok())
     async with server.client(config.credentials) as client:

@@ -2,11 +2,14 @@
 
 import base64
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from aiohttp import web
 
 from rws_operator.client import load_config
 from rws_operator.client.credentials import Credentials
@@ -77,10 +80,39 @@ async def test_a_refused_token_is_refreshed(server: ScriptedServer, tmp_path: Pa
     assert server.seen[1].body == b"grant_type=refresh_token&refresh_token=r1&client_id=kube"
 
 
+async def test_a_secret_that_is_wanted_in_the_form(server: ScriptedServer, tmp_path: Path) -> None:
+    """An issuer that does not look at the header is asked once more, as kubectl does."""
+    fresh = id_token("fresh", 3600)
+    refusal = web.json_response({"error": "invalid_client"}, status=401)
+    server.answer(ok({"token_endpoint": f"{server.address}/token"}), refusal)
+    server.answer(ok({"id_token": fresh}))
+    config = {
+        "refresh-token": "r1",
+        "client-secret": "s1",
+        "idp-issuer-url": server.address,
+    }
+    assert await credentials(tmp_path, **config).authorization() == f"Bearer {fresh}"
+    expected = b"grant_type=refresh_token&refresh_token=r1&client_id=kube&client_secret=s1"
+    assert server.seen[2].body == expected
+    assert "Authorization" not in server.seen[2].headers
+
+
+@pytest.mark.parametrize("token", ["no-jwt", "a.e30.c", "a.!.c"])
+async def test_a_token_that_does_not_say_when_it_expires(
+    server: ScriptedServer, tmp_path: Path, token: str
+) -> None:
+    """It is refreshed, as kubectl does: nobody knows how old it is."""
+    fresh = id_token("fresh", 3600)
+    tokens(server, {"id_token": fresh})
+    config = {"id-token": token, "refresh-token": "r1", "idp-issuer-url": server.address}
+    assert await credentials(tmp_path, **config).authorization() == f"Bearer {fresh}"
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
         ({"error": "invalid_grant", "hidden": "hidden"}, r"gave no id token \(invalid_grant\)"),
+        ({"error": "hidden: Hidden"}, r"gave no id token \(an error of its own\)"),
         (["hidden"], r"gave no token \(ValidationError\)"),
     ],
 )
@@ -88,7 +120,7 @@ async def test_an_issuer_that_refuses(
     server: ScriptedServer, tmp_path: Path, answer: Any, expected: str
 ) -> None:
     """The error names the issuer, in one line and without what was sent or came."""
-    tokens(server, answer)
+    server.answer(ok({"token_endpoint": f"{server.address}/token"}), ok(answer))
     config = {
         "refresh-token": "hidden",
         "client-secret": "hidden",
@@ -104,8 +136,9 @@ async def test_an_issuer_that_refuses(
 
 async def test_an_expired_token_without_a_refresh_token(tmp_path: Path) -> None:
     """There is nothing to do but to log in again."""
+    config = {"id-token": id_token("old", -10), "idp-issuer-url": "https://127.0.0.1:1"}
     with pytest.raises(KubeconfigError, match="refresh-token is not set: log in again"):
-        await credentials(tmp_path, **{"id-token": id_token("old", -10)}).authorization()
+        await credentials(tmp_path, **config).authorization()
 
 
 async def test_the_issuers_certificate_is_verified(tmp_path: Path) -> None:
@@ -115,7 +148,7 @@ async def test_the_issuers_certificate_is_verified(tmp_path: Path) -> None:
     async with scripted_server(serving(authority)) as server:
         tokens(server, {"id_token": fresh})
         config = {"refresh-token": "r1", "idp-issuer-url": server.address}
-        with pytest.raises(KubeconfigError, match="ClientConnectorCertificateError"):
+        with pytest.raises(KubeconfigError, match=r"is not trusted .*: correct idp-certificate"):
             await credentials(tmp_path, **config).authorization()
         assert server.seen == []
         trusted = credentials(
@@ -124,3 +157,79 @@ async def test_the_issuers_certificate_is_verified(tmp_path: Path) -> None:
             **{"idp-certificate-authority-data": base64.b64encode(authority.cert_pem).decode()},
         )
         assert await trusted.authorization() == f"Bearer {fresh}"
+
+
+def kept(path: Path) -> dict[str, str]:
+    """Return the tokens in a kubeconfig."""
+    config = yaml.safe_load(path.read_text())["users"][0]["user"]["auth-provider"]["config"]
+    return {name: config.get(name) for name in ("id-token", "refresh-token")}
+
+
+async def test_refreshed_tokens_are_kept(server: ScriptedServer, tmp_path: Path) -> None:
+    """The refresh token may be good once only: kubectl and the next run need the next one."""
+    fresh = id_token("fresh", 3600)
+    tokens(server, {"id_token": fresh, "refresh_token": "r2"})
+    config = {"refresh-token": "r1", "idp-issuer-url": server.address}
+    found = credentials(tmp_path, **config)
+    path = tmp_path / "config"
+    path.chmod(0o640)
+    before = yaml.safe_load(path.read_text())
+    assert await found.authorization() == f"Bearer {fresh}"
+    assert kept(path) == {"id-token": fresh, "refresh-token": "r2"}
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["config"]
+    after = yaml.safe_load(path.read_text())
+    before["users"][0]["user"]["auth-provider"]["config"].update(kept(path))
+    assert after == before
+    # The next run has nothing to refresh.
+    assert await load_config(path).credentials.authorization() == f"Bearer {fresh}"
+    assert len(server.seen) == 2
+
+
+async def test_what_another_program_refreshed_is_used(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    """The refresh token of this process is worth nothing by then; nobody is asked."""
+    config = {"id-token": id_token("old", -10), "refresh-token": "r1"}
+    found = credentials(tmp_path, **config, **{"idp-issuer-url": server.address})
+    fresh = id_token("fresh", 3600)
+    path = tmp_path / "config"
+    path.write_text(path.read_text().replace(config["id-token"], fresh).replace("r1", "r2"))
+    assert await found.authorization() == f"Bearer {fresh}"
+    assert server.seen == []
+    # Once that one is refused, its refresh token is used.
+    tokens(server, {"id_token": id_token("newer", 3600)})
+    found._hear_refusals_at = 0.0  # type: ignore[attr-defined]
+    assert await found.refused(f"Bearer {fresh}")
+    assert server.seen[1].body == b"grant_type=refresh_token&refresh_token=r2&client_id=kube"
+
+
+@pytest.mark.parametrize("hindrance", ["locked", "gone", "another user"])
+async def test_tokens_that_cannot_be_kept(
+    server: ScriptedServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    hindrance: str,
+) -> None:
+    """They stay in this process, and a warning says so, without them."""
+    tokens(server, {"id_token": id_token("fresh", 3600), "refresh_token": "hidden2"})
+    config = {"refresh-token": "hidden1", "idp-issuer-url": server.address}
+    found = credentials(tmp_path, **config)
+    path = tmp_path / "config"
+    content = path.read_text()
+    if hindrance == "locked":
+        (tmp_path / "config.lock").touch()
+    elif hindrance == "gone":
+        path.unlink()
+    else:
+        path.write_text(content.replace("name: u", "name: x"))
+    assert await found.authorization() is not None
+    assert f"can't be kept in the kubeconfig, other programs may have to log in again: {path}" in (
+        caplog.text
+    )
+    assert "hidden" not in caplog.text
+    found._hear_refusals_at = 0.0  # type: ignore[attr-defined]
+    await found.refused(await found.authorization())
+    assert server.seen[3].body.startswith(b"grant_type=refresh_token&refresh_token=hidden2&")
+    assert (tmp_path / "config.lock").exists() == (hindrance == "locked")
+    assert path.exists() == (hindrance != "gone")

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rws_operator.client import Client, ClientConfig
+from rws_operator.client.proxy import proxy_of
 from rws_operator.client.tls import Tls
 from rws_operator.errors import ConfigurationError, ConnectionFailed
 from rws_operator.testing.pki import CertificateAuthority
+from tests.client.paths import pump
 from tests.client.scripted import ScriptedServer, ok, scripted_server, serving
 
 
@@ -19,31 +21,21 @@ class Proxy:
         self.address = ""
         self.heads: list[str] = []
         self.refuses = False
+        self.target: str | None = None
+        self.wanted = ""
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Open one tunnel."""
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         self.heads.append(head)
-        if self.refuses:
+        if self.refuses or self.wanted not in head:
             writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
             writer.close()
             return
         host, _, port = head.split()[1].partition(":")
-        far_reader, far_writer = await asyncio.open_connection(host, int(port))
+        far_reader, far_writer = await asyncio.open_connection(self.target or host, int(port))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
-
-
-async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy bytes until one side closes."""
-    try:
-        while data := await reader.read(2**16):
-            writer.write(data)
-            await writer.drain()
-    except ConnectionError:
-        pass
-    finally:
-        writer.close()
 
 
 @pytest.fixture
@@ -92,25 +84,84 @@ async def test_the_environments_proxy(
     authority: CertificateAuthority,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """HTTPS_PROXY is used, unless NO_PROXY names the server."""
+    """A server of any name is reached through HTTPS_PROXY, loopback never is."""
     monkeypatch.setenv("HTTPS_PROXY", proxy.address)
     tls = Tls(ca=authority.cert_pem)
     async with secure.client(tls=tls) as client:
         await client.request("GET", "/x")
-    assert len(proxy.heads) == 1
-    for exempt in (
-        "127.0.0.1",
-        secure.address.removeprefix("https://"),
-        "example.com, 127.0.0.0/8",
-    ):
-        monkeypatch.setenv("NO_PROXY", exempt)
-        async with secure.client(tls=tls) as client:
-            await client.request("GET", "/x")
-    assert len(proxy.heads) == 1
-    monkeypatch.setenv("NO_PROXY", "10.0.0.0/8,127.0.0.1:1,example.com/x")
-    async with secure.client(tls=tls) as client:
+    assert proxy.heads == []
+    port = secure.address.rpartition(":")[2]
+    proxy.target = "127.0.0.1"
+    async with secure.client(server=f"https://kubernetes:{port}", tls=tls) as client:
         await client.request("GET", "/x")
-    assert len(proxy.heads) == 2
+    assert proxy.heads[0].startswith(f"CONNECT kubernetes:{port} ")
+
+
+def chosen(server: str, monkeypatch: pytest.MonkeyPatch, **environ: str) -> str | None:
+    """Return the proxy that an environment means for a server."""
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    found = proxy_of(ClientConfig(server))
+    return None if found is None else str(found)
+
+
+@pytest.mark.parametrize(
+    ("server", "no_proxy"),
+    [
+        ("https://localhost:6443", ""),
+        ("https://127.8.0.1:6443", ""),
+        ("https://[::1]:6443", ""),
+        ("https://a.example.com", "*"),
+        ("https://a.example.com", "other.org , example.com"),
+        ("https://a.example.com", ".example.com"),
+        ("https://a.example.com", "*.EXAMPLE.com"),
+        ("https://a.example.com", "a.example.com:443"),
+        ("https://10.1.2.3:6443", "192.168.0.0/16,10.0.0.0/8"),
+        ("https://10.1.2.3:6443", "10.1.2.3"),
+        ("https://10.1.2.3:6443", "10.1.2.3:6443"),
+        ("https://[fd00::1]:6443", "fd00::/8"),
+        ("https://[fd00::1]:6443", "fd00:0::1"),
+        ("https://[fd00::1]:6443", "[fd00::1]:6443"),
+    ],
+)
+def test_servers_that_are_reached_directly(
+    server: str, no_proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NO_PROXY holds names, domains, addresses and networks, as the Go clients read it."""
+    assert chosen(server, monkeypatch, HTTPS_PROXY="http://p:1", NO_PROXY=no_proxy) is None
+
+
+@pytest.mark.parametrize(
+    ("server", "no_proxy"),
+    [
+        ("https://example.com", ".example.com"),
+        ("https://an-example.com", "example.com"),
+        ("https://a.example.com", "a.example.com:6443"),
+        ("https://10.1.2.3:6443", "10.1.2,10.1.2.0/33,10.0.0.0/x,10.1.2.3:443"),
+        ("https://10.1.2.3:6443", "fd00::/8,127.0.0.0/8"),
+        ("https://[fd00::1]:6443", "[fd00::1]:443"),
+        ("https://a.example.com", ", ,"),
+    ],
+)
+def test_servers_that_are_reached_through_the_proxy(
+    server: str, no_proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An entry of NO_PROXY about another name, port or network exempts nothing."""
+    found = chosen(server, monkeypatch, HTTPS_PROXY="http://p:1", NO_PROXY=no_proxy)
+    assert found == "http://p:1"
+
+
+def test_the_environments_proxy_in_other_spellings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Capitals go before small letters, a bare host means HTTP, and each scheme has its own."""
+    server = "https://a.example.com"
+    assert (
+        chosen(server, monkeypatch, http_proxy="http://plain:1", ALL_PROXY="http://all:1") is None
+    )
+    assert chosen("http://a.example.com", monkeypatch) == "http://plain:1"
+    assert chosen(server, monkeypatch, https_proxy="small:1") == "http://small:1"
+    assert chosen(server, monkeypatch, HTTPS_PROXY="https://j:p@big:1") == "https://j:p@big:1"
+    assert chosen(server, monkeypatch, no_proxy="example.com") is None
+    assert chosen(server, monkeypatch, NO_PROXY="example.org") == "https://j:p@big:1"
 
 
 async def test_a_plain_server_through_a_proxy(server: ScriptedServer) -> None:
@@ -153,7 +204,7 @@ async def test_a_proxy_that_is_not_there(
 
 def test_a_proxy_of_the_environment_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is one line when the client is made, and shows no password."""
-    for address in ("http://jane:hidden@[::1", "http://jane:hidden@a..b", "proxy:3128"):
+    for address in ("http://jane:hidden@[::1", "http://jane:hidden@a..b", "socks5://p:1"):
         monkeypatch.setenv("HTTPS_PROXY", address)
         with pytest.raises(ConfigurationError, match="HTTPS_PROXY of the environment") as caught:
             Client(ClientConfig("https://api.example.com"))

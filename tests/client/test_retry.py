@@ -14,7 +14,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from rws_operator import errors
-from rws_operator.client import Client, ClientConfig
+from rws_operator.client import Client, ClientConfig, Impersonation
 from rws_operator.client.credentials import FixedCredentials
 from tests.client.scripted import ScriptedServer, hang, ok, raw, raw_server, status, targets
 
@@ -288,8 +288,7 @@ async def test_headers_of_a_request(server: ScriptedServer) -> None:
     server.answer(ok())
     config = ClientConfig(
         server.address + "/k8s/clusters/c-1/",
-        impersonate="jane",
-        impersonate_groups=("a", "b"),
+        impersonation=Impersonation("jane", groups=("a", "b")),
     )
     async with Client(config, user_agent="backup-operator/1.0") as client:
         await client.request("POST", "/api", params={"a": "b c", "d": "ü&"}, accept="text/plain")
@@ -304,7 +303,7 @@ async def test_headers_of_a_request(server: ScriptedServer) -> None:
 
 async def test_a_header_can_not_be_smuggled_in() -> None:
     """A line break in a configured name is refused before anything is sent."""
-    config = ClientConfig("http://127.0.0.1:1", impersonate="jane\r\nX-Evil: 1")
+    config = ClientConfig("http://127.0.0.1:1", impersonation=Impersonation("jane\r\nX-Evil: 1"))
     with pytest.raises(errors.KubeconfigError, match="Impersonate-User"):
         Client(config)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rws_operator import CustomResource, Field, Model, errors, kinds
-from rws_operator.client import Client, load_config
+from rws_operator.client import Client, Impersonation, load_config
 from rws_operator.client.credentials import TokenFile
 from rws_operator.resources import Kind
 from rws_operator.testing.cluster import TestCluster, TestNamespace
@@ -249,7 +249,7 @@ async def test_impersonation(client: Client, cluster: TestCluster) -> None:
     """Requests are judged as the user that is named."""
     config = load_config(cluster.kubeconfig)
     as_jane = type(config)(
-        config.server, tls=config.tls, impersonate="jane", impersonate_groups=("devs",)
+        config.server, tls=config.tls, impersonation=Impersonation("jane", groups=("devs",))
     )
     async with Client(as_jane) as jane:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}

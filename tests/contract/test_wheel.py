@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+from rws_operator.testing.kubernetes_version import shipped_versions
+
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -25,11 +27,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_the_wheel_is_whole(wheel: zipfile.ZipFile) -> None:
-    """All modules, the types' marker, the plugin and the control plane's go.sum are in it."""
+    """All modules, the types' marker, the plugin and each control plane's go.sum are in it."""
     names = set(wheel.namelist())
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "rws_operator").rglob("*.py")}
     assert names >= modules | {"rws_operator/py.typed", "pytest_rws_operator.py"}
-    assert sum(name.endswith("go.sum") for name in names) == 2
+    folders = [f"{version}/{of}" for version in shipped_versions() for of in ("etcd", "kubernetes")]
+    control_planes = "rws_operator/testing/controlplane"
+    assert {name for name in names if name.endswith("go.sum")} == {
+        f"{control_planes}/{folder}/go.sum" for folder in folders
+    }
+    assert f"{control_planes}/go.requirements.txt" in names
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {
         "rws_operator",

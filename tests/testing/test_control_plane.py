@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,11 +14,17 @@ import pytest
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import ControlPlaneError, RequestRefused
 from rws_operator.testing.eventually import eventually
-from rws_operator.testing.find import PROGRAMS
+from rws_operator.testing.find import PROGRAMS, find_programs
 from rws_operator.testing.kubeconfig import Access
-from rws_operator.testing.supervise import die_with_parent
+from rws_operator.testing.kubernetes_version import (
+    KUBERNETES_VERSION,
+    asked_version,
+    shipped_versions,
+)
 from tests.testing.processes import processes_in, wait_until
 
+RUNNING = asked_version() or KUBERNETES_VERSION
+OTHER = next(version for version in shipped_versions() if version != RUNNING)
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 OWNER = """
 import time
@@ -101,30 +105,6 @@ async def test_a_killed_api_server_comes_back_with_its_data():
         await control_plane.restart_api_server()
         found = await asyncio.to_thread(access.request_json, "GET", f"{CONFIG_MAPS}/kept")
         assert found["metadata"]["name"] == "kept"
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_command_runs_one_until_it_is_ended(number: signal.Signals, tmp_path: Path):
-    """Its output is what a shell needs; after the end nothing is left, and the exit code is 0."""
-    command = "from rws_operator.testing.commands import main; main()"
-    with subprocess.Popen(
-        [sys.executable, "-c", command, "controlplane", "start"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=die_with_parent,
-    ) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        export, _, kubeconfig = running.stdout.readline().strip().partition("=")
-        assert export == "export KUBECONFIG"
-        assert "without nodes" in running.stderr.readline()
-        assert Access.read(Path(kubeconfig)).request("GET", "/readyz")[0] == 200
-        running.send_signal(number)
-        assert running.communicate(timeout=20) == ("", "")
-    assert running.returncode == 0
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_release_is_stamped(admin: Access):
@@ -232,6 +212,41 @@ def test_a_named_cluster_that_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
     refused = pytest.raises(ControlPlaneError, match=rf"RWS_TEST_KUBECONFIG: .*{path}")
     with refused, ControlPlane():
         raise AssertionError
+
+
+async def test_a_version_needs_an_own_control_plane(
+    audited: ControlPlane, monkeypatch: pytest.MonkeyPatch
+):
+    """The version asked for is what runs, although another cluster is named."""
+    monkeypatch.setenv("RWS_TEST_KUBECONFIG", str(audited.kubeconfig))
+    async with ControlPlane(version=RUNNING) as own:
+        assert own.is_dedicated
+        served = Access.read(own.kubeconfig).request_json("GET", "/version")
+    assert served["gitVersion"] == RUNNING
+
+
+def test_programs_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch):
+    """What KUBEBUILDER_ASSETS holds is never taken for the version asked for; nothing is left."""
+    before = psutil.Process().children(recursive=True)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(find_programs()["etcd"].parent))
+    says = rf"{OTHER} was asked for, but the kube-apiserver /.* is {RUNNING}"
+    with pytest.raises(ControlPlaneError, match=says), ControlPlane(version=OTHER):
+        raise AssertionError
+    assert psutil.Process().children(recursive=True) == before
+
+
+def test_a_named_cluster_of_another_version_is_refused(
+    audited: ControlPlane, monkeypatch: pytest.MonkeyPatch
+):
+    """RWS_TEST_KUBERNETES_VERSION never runs the tests on a cluster of another version."""
+    monkeypatch.setenv("RWS_TEST_KUBECONFIG", str(audited.kubeconfig))
+    monkeypatch.setenv("RWS_TEST_KUBERNETES_VERSION", OTHER)
+    says = rf"{OTHER} was asked for, but the cluster of RWS_TEST_KUBECONFIG, /.*, is {RUNNING}"
+    with pytest.raises(ControlPlaneError, match=says), ControlPlane():
+        raise AssertionError
+    monkeypatch.setenv("RWS_TEST_KUBERNETES_VERSION", RUNNING)
+    with ControlPlane() as same:
+        assert not same.is_dedicated
 
 
 def test_what_is_not_there_says_how_to_get_it():

@@ -10,14 +10,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from rws_operator.testing.commands import main
 from rws_operator.testing.errors import ProgramsNotFound
 from rws_operator.testing.find import PROGRAMS, cache_folder, find_programs
 from tests.testing.processes import processes_in, wait_until
 
-COMMAND = "from rws_operator.testing.commands import main; main()"
+COMMAND = "from rws_operator.project.command import main; main()"
 GO = """#!/bin/sh
 # Stands in for the Go toolchain: tells its version, "builds" each package into -o's folder.
 if [ "$1" = env ]; then echo {version}; exit; fi
@@ -33,7 +31,8 @@ done
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """An environment with an empty cache and no Go."""
+    """An environment with an empty cache and no Go, which asks for no version."""
+    monkeypatch.delenv("RWS_TEST_KUBERNETES_VERSION", raising=False)
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setattr("shutil.which", lambda name: None)
     return {"XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -140,6 +139,22 @@ def test_what_is_missing_is_built(
     )
 
 
+def test_another_version_is_built_from_its_own_modules(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The version asked for is compiled, stamped and cached apart from the default's."""
+    make_programs(cache_folder(environ), *PROGRAMS)
+    calls = install_go(tmp_path, monkeypatch, body='cat "$3/go.mod" >> "$GOCACHE/../../../mods"')
+    asked = {**environ, "RWS_TEST_KUBERNETES_VERSION": "1.34.4"}
+    found = find_programs(asked)
+    cache = tmp_path / "cache" / "rws-operator" / "controlplane" / "v1.34.4"
+    assert found == {name: cache / name for name in PROGRAMS}
+    assert all("version.gitVersion=v1.34.4 " in line for line in calls.read_text().splitlines())
+    assert "k8s.io/kubernetes v1.34.4 " in (cache.parent / "mods").read_text()
+    assert find_programs(environ, version="1.34.4") == found
+    assert len(calls.read_text().splitlines()) == len(PROGRAMS)
+
+
 def test_a_failed_build_shows_the_compilers_last_lines(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -197,7 +212,7 @@ def test_a_killed_builder_leaves_no_compiler_cache(tmp_path: Path, monkeypatch: 
         (["-m", "examples.backup.demo"], ""),
         (["-m", "examples.backup.demo"], "1"),
         (["-c", COMMAND, "controlplane", "build"], ""),
-        (["-c", COMMAND, "controlplane", "start"], ""),
+        (["-c", COMMAND, "controlplane", "up"], ""),
     ],
 )
 def test_ctrl_c_during_a_build_is_one_line(
@@ -222,66 +237,6 @@ def test_ctrl_c_during_a_build_is_one_line(
     assert errors.splitlines()[-1] == "rws-operator: stopped; what was built is kept"
     assert "Traceback" not in errors
     assert sorted(path.name for path in cache.glob("*/*/*/*")) == [".lock", "etcd"]
-
-
-def test_the_command_downloads_an_archive(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
-):
-    """`download` fills the cache, in place of what is there, and says what is still missing."""
-    monkeypatch.setenv("XDG_CACHE_HOME", environ["XDG_CACHE_HOME"])
-    make_programs(cache_folder(environ), "etcd")
-    archive = make_archive(tmp_path / "a.tgz", "kubectl", "etcd", "kube-apiserver")
-    address, _, digest = archive.partition("#sha512=")
-    done = CliRunner().invoke(main, ["controlplane", "download", address, "--sha512", digest])
-    assert done.exit_code == 0, done.output
-    assert f"etcd, kube-apiserver: {cache_folder(environ)}" in done.output
-    assert "kube-controller-manager will be built" in done.output
-    assert (cache_folder(environ) / "etcd").read_text() == "etcd"
-
-
-@pytest.mark.parametrize(
-    ("names", "address", "digest", "says"),
-    [
-        (PROGRAMS, None, "0" * 128, "has SHA-512"),
-        (PROGRAMS, None, "0" * 127, "128 hex digits"),
-        (("kubectl",), None, None, "holds none of etcd, kube-apiserver"),
-        (PROGRAMS, "no-address", None, "can't be fetched"),
-    ],
-)
-def test_the_command_refuses_what_it_cannot_use(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    names: tuple[str, ...],
-    address: str | None,
-    digest: str | None,
-    says: str,
-):
-    """A wrong checksum, archive or address is one line, exit code 1, and an empty cache."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    found, _, right = make_archive(tmp_path / "a.tgz", *names).partition("#sha512=")
-    arguments = ["controlplane", "download", address or found, "--sha512", digest or right]
-    done = CliRunner().invoke(main, arguments)
-    assert done.exit_code == 1
-    assert says in done.output
-    assert "Error: " in done.output
-    assert [path.name for path in cache_folder().iterdir()] == [".lock"]
-
-
-def test_the_command_builds_what_the_cache_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
-):
-    """`build` does before the tests what they would do themselves; a failure is an exit code."""
-    monkeypatch.setenv("XDG_CACHE_HOME", environ["XDG_CACHE_HOME"])
-    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path / "assets"))
-    make_programs(tmp_path / "assets", *PROGRAMS)
-    calls = install_go(tmp_path, monkeypatch)
-    assert CliRunner().invoke(main, ["controlplane", "build"]).exit_code == 0
-    assert len(calls.read_text().splitlines()) == len(PROGRAMS)
-    (cache_folder(environ) / "etcd").unlink()
-    install_go(tmp_path, monkeypatch, body="echo 'no space left' >&2; exit 1")
-    failed = CliRunner().invoke(main, ["controlplane", "build"])
-    assert failed.exit_code == 1
-    assert "building etcd failed" in failed.output
 
 
 @pytest.mark.parametrize("root", ["file", "file/below"])

@@ -18,6 +18,7 @@ from rws_operator.listener import Listener
 from rws_operator.manifests import WebhookTarget, crd, with_conversion_webhook
 from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.conversion import TypedConversion
+from rws_operator.webhook.conversion_review import Parts, read_parts
 from rws_operator.webhook.converters import Converters
 from rws_operator.webhook.endpoint import Call
 from rws_operator.webhook.errors import ReviewError
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
     from rws_operator.webhook.endpoint import Endpoint
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def parts_of(raw: dict[str, Any]) -> Parts:
+    """An object, taken apart as a review is."""
+    return read_parts(msgspec.json.encode(raw))
 
 
 class Target(Model):

@@ -103,9 +103,10 @@ class Replica:
         """The last lines of its log."""
         return f"{self.name}:\n" + "\n".join(self.log.read_text().splitlines()[-30:])
 
-    async def _is_up(self) -> bool:
+    async def _is_up(self, has_webhooks: bool) -> bool:
         assert self.process.returncode is None, f"ended early\n{self.tail()}"
-        return None not in (self.port("serving metrics and health"), self.port("serving webhooks"))
+        has_ports = self.port("serving webhooks") is not None or not has_webhooks
+        return has_ports and self.port("serving metrics and health") is not None
 
     async def is_ready(self) -> bool:
         """Whether /readyz says so."""
@@ -127,6 +128,7 @@ class Installation:
         folder: Where logs go.
         environment: What the program finds in its environment besides the usual.
         flags: Further arguments for ``--manifests``.
+        python: The Python that runs the program.
     """
 
     control_plane: ControlPlane
@@ -137,8 +139,14 @@ class Installation:
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
+    python: str = sys.executable
     replicas: dict[str, Replica] = field(default_factory=dict)
     documents: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def has_webhooks(self) -> bool:
+        """Whether the API server calls it."""
+        return any("webhooks" in document for document in self.documents)
 
     @property
     def kubectl(self) -> Kubectl:
@@ -150,7 +158,7 @@ class Installation:
         printed = await asyncio.to_thread(
             subprocess.run,
             [
-                *(sys.executable, *self.program, "--manifests"),
+                *(self.python, *self.program, "--manifests"),
                 *("--namespace", self.namespace, "--image", "none:1", *self.flags),
             ],
             env={**os.environ, **self.environment},
@@ -172,7 +180,7 @@ class Installation:
         log = self.folder / f"{name}.log"
         with log.open("wb") as output:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, *self.program, "serve"),
+                *(self.python, *self.program, "serve"),
                 env={
                     **os.environ,
                     **self.environment,
@@ -187,15 +195,17 @@ class Installation:
                 preexec_fn=die_with_parent,
             )
         replica = self.replicas[name] = Replica(name, process, log)
-        await eventually(READY_SECONDS, replica._is_up)
-        self.forwarder.add(name, webhook_port=replica.webhook_port, http_port=replica.http_port)
+        await eventually(READY_SECONDS, lambda: replica._is_up(self.has_webhooks))
+        if self.has_webhooks:
+            self.forwarder.add(name, webhook_port=replica.webhook_port, http_port=replica.http_port)
         return replica
 
     async def start(self, name: str) -> Replica:
         """Start a replica and wait until the Service leads to it."""
         replica = await self.launch(name)
         await eventually(READY_SECONDS, replica.is_ready)
-        await eventually(READY_SECONDS, lambda: name in self.forwarder.ready)
+        if self.has_webhooks:
+            await eventually(READY_SECONDS, lambda: name in self.forwarder.ready)
         return replica
 
     async def stop(self, name: str, how: signal.Signals = signal.SIGTERM) -> int:

@@ -12,7 +12,7 @@ from pydantic import field_validator
 from rws_operator import CustomResource, Field, Model, Quantity
 from rws_operator.webhook.conversion_object import by_classes, run
 from rws_operator.webhook.converters import Converters
-from tests.webhook.conversion_kit import versions_of
+from tests.webhook.conversion_kit import parts_of, versions_of
 
 GROUP = "carry.test.example.com"
 V = versions_of()
@@ -103,7 +103,7 @@ def convert(raw: dict[str, Any], function: Any = by_name) -> dict[str, Any]:
     converters.add(Left, Right, function)
     route = converters.route(f"{GROUP}/v1", "Pair", f"{GROUP}/v2")
     # As it goes over the wire.
-    converted = msgspec.json.encode(run(by_classes(route, msgspec.json.encode(raw))))
+    converted = msgspec.json.encode(run(by_classes(route, parts_of(raw))))
     return cast("dict[str, Any]", msgspec.json.decode(converted))
 
 
@@ -221,7 +221,7 @@ def test_status_of_other_names_is_not_invented():
     route = converters.route(f"{GROUP}/v1", "Pair", f"{GROUP}/v2")
 
     def converted(**content: Any) -> dict[str, Any]:
-        return content_of(run(by_classes(route, msgspec.json.encode(left(**content)))))
+        return content_of(run(by_classes(route, parts_of(left(**content)))))
 
     assert converted() == {}
     assert converted(status={"ready": True}) == {"status": {"done": True}}
@@ -248,7 +248,7 @@ def test_status_that_the_source_does_not_have(status):
     def converted(version: str, desired: str, **content: Any) -> dict[str, Any]:
         route = converters.route(f"{GROUP}/{version}", "Maybe", f"{GROUP}/{desired}")
         raw = {**left(**content), "apiVersion": f"{GROUP}/{version}", "kind": "Maybe"}
-        return content_of(run(by_classes(route, msgspec.json.encode(raw))))
+        return content_of(run(by_classes(route, parts_of(raw))))
 
     assert converted("v1", "v2", **status) == {}
     assert converted("v3", "v2", size=3) == {}
@@ -287,7 +287,7 @@ def test_value_that_is_a_default_of_one_version_only():
     )
     route = converters.route(f"{GROUP}/v1", "Other", f"{GROUP}/v2")
     raw = {**left(spec={}), "kind": "Other"}
-    assert content_of(run(by_classes(route, msgspec.json.encode(raw)))) == {"spec": {"days": 7}}
+    assert content_of(run(by_classes(route, parts_of(raw)))) == {"spec": {"days": 7}}
 
 
 def test_true_is_not_one():
@@ -318,7 +318,7 @@ def test_true_is_not_one():
     )
     route = converters.route(f"{GROUP}/v1", "Other", f"{GROUP}/v2")
     raw = {**left(spec={"flag": True, "flags": [True, False]}), "kind": "Other"}
-    encoded = msgspec.json.encode(run(by_classes(route, msgspec.json.encode(raw)))["spec"])
+    encoded = msgspec.json.encode(run(by_classes(route, parts_of(raw)))["spec"])
     assert encoded == b'{"flag":1,"flags":[1,0]}'
 
 
@@ -383,7 +383,7 @@ def test_unknown_fields_of_a_group_that_the_target_does_not_know():
 
     def converted(**box: Any) -> dict[str, Any]:
         raw = {**left(box=box), "kind": "Boxed"}
-        return content_of(run(by_classes(route, msgspec.json.encode(raw))))
+        return content_of(run(by_classes(route, parts_of(raw))))
 
     assert converted(items=[{"name": "a"}, {"name": "b", "new": 1}]) == {}
     assert converted(items=[{"name": "a", "new": 1}], more={"x": {}, "y": [None]}) == {
@@ -413,7 +413,7 @@ def test_nulls_of_renamed_groups_are_not_written():
     """A null that only repeats the default is left out also where no path is the same."""
     route = V.converters.route(V.api_version("v1alpha1"), "Backup", V.api_version("v2"))
     raw = V.object("v1alpha1", "a", {"cron": "x", "targets": [{"bucket": "b"}]})
-    converted = run(by_classes(route, msgspec.json.encode(raw)))
+    converted = run(by_classes(route, parts_of(raw)))
     assert converted["spec"] == {
         "when": {"schedule": "x"},
         "retentionDays": 7,  # given by the function, of a field of another name
@@ -494,7 +494,7 @@ def test_list_of_which_the_model_leaves_items_out():
     route = converters.route(f"{GROUP}/v1", "Moment", f"{GROUP}/v2")
     one, other = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"
     raw = {**left(spec={"at": [one, one, other]}), "kind": "Moment"}
-    converted = run(by_classes(route, msgspec.json.encode(raw)))
+    converted = run(by_classes(route, parts_of(raw)))
     assert [each[:10] for each in converted["spec"]["at"]] == [one[:10], other[:10], other[:10]]
 
 
@@ -527,7 +527,7 @@ def mounted(mounts: list[dict[str, Any]], change: Any) -> Any:
     )
     route = converters.route(f"{GROUP}/v1", "Mounted", f"{GROUP}/v2")
     raw = {**left(mounts=mounts), "kind": "Mounted"}
-    return run(by_classes(route, msgspec.json.encode(raw)))["mounts"]
+    return run(by_classes(route, parts_of(raw)))["mounts"]
 
 
 def with_items(change: Any) -> Any:

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-import msgspec
 import pytest
 from pydantic import TypeAdapter
 
@@ -16,7 +15,7 @@ from rws_operator.resources.schema_fault import schema_fault
 from rws_operator.webhook.conversion_object import by_classes, run
 from rws_operator.webhook.converters import Converters
 from rws_operator.webhook.example import example
-from tests.webhook.conversion_kit import versions_of
+from tests.webhook.conversion_kit import parts_of, versions_of
 
 GROUP = "partial.test.example.com"
 
@@ -74,7 +73,7 @@ def convert(raw: dict[str, Any], function: Any = None) -> dict[str, Any]:
     move = function or (lambda old: Second(metadata=old.metadata, content=old.spec))
     converters.add(First, Second, move)
     route = converters.route(f"{GROUP}/v1", "Whole", f"{GROUP}/v2")
-    return run(by_classes(route, msgspec.json.encode(raw)))
+    return run(by_classes(route, parts_of(raw)))
 
 
 def part(spec: Any = None, **more: Any) -> dict[str, Any]:
@@ -144,7 +143,7 @@ def test_part_without_a_field_of_a_pattern_that_no_known_text_matches():
     converters.add(Odd, Even, lambda old: Even(metadata=old.metadata, label=old.label))
     route = converters.route(f"{GROUP}/v1", "Odd", f"{GROUP}/v2")
     with pytest.raises(DecodeError, match=r"\.label: Field required"):
-        run(by_classes(route, msgspec.json.encode({**part(word="a"), "kind": "Odd"})))
+        run(by_classes(route, parts_of({**part(word="a"), "kind": "Odd"})))
 
 
 @pytest.mark.parametrize(
@@ -175,7 +174,7 @@ def test_part_without_any_content():
     )
     raw = {**versions.object("v1", "a", {}, metadata={"labels": {"a": "b"}})}
     del raw["spec"]
-    assert run(by_classes(route, msgspec.json.encode(raw))) == {
+    assert run(by_classes(route, parts_of(raw))) == {
         **raw,
         "apiVersion": versions.api_version("v2"),
     }
@@ -233,7 +232,7 @@ def test_part_with_nulls_where_a_group_is_empty(spec, kept, named):
     converters.add(Here, There, move)
     route = converters.route(f"{GROUP}/v1", "Nulls", f"{GROUP}/v2")
     raw = {**part(), "kind": "Nulls", "spec": spec}
-    converted = run(by_classes(route, msgspec.json.encode(raw)))
+    converted = run(by_classes(route, parts_of(raw)))
     assert converted.get("spec") == kept
 
 
@@ -272,7 +271,7 @@ def test_part_that_no_example_completes():
     converters.add(Strict, Loose, lambda old: Loose(metadata=old.metadata, word=old.word))
     route = converters.route(f"{GROUP}/v1", "Strict", f"{GROUP}/v2")
     with pytest.raises(DecodeError, match=r"\.word: Field required"):
-        run(by_classes(route, msgspec.json.encode({**part(), "kind": "Strict"})))
+        run(by_classes(route, parts_of({**part(), "kind": "Strict"})))
 
 
 def test_field_with_one_value_alone():
@@ -288,4 +287,4 @@ def test_field_with_one_value_alone():
     converters.add(Fixed, Moved, lambda old: Moved(metadata=old.metadata, style=old.mode))
     route = converters.route(f"{GROUP}/v1", "Fixed", f"{GROUP}/v2")
     with pytest.raises(DecodeError, match=r"\.mode: Field required"):
-        run(by_classes(route, msgspec.json.encode({**part(), "kind": "Fixed"})))
+        run(by_classes(route, parts_of({**part(), "kind": "Fixed"})))

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.listener import Listener
+from rws_operator.testing.eventually import eventually
 from rws_operator.testing.pki import CertificateAuthority
 from rws_operator.webhook.serving import WebhookServer
 
@@ -369,6 +370,19 @@ async def test_a_stop_at_once_waits_for_no_idle_connection(server: WebhookServer
     assert time.monotonic() - started < 0.3
     assert await ends(reader, 1)
     writer.close()
+
+
+async def test_a_connection_that_was_closed_twice_does_not_fail_a_stop(
+    server: WebhookServer,
+) -> None:
+    """The TLS transport of asyncio lets go of its socket then, and raises if asked about it."""
+    _, writer = await connect(server)
+    transport: Any = await eventually(1, lambda: next(iter(server._transports), None), 0.01)
+    transport.close()
+    transport.close()
+    await server.stop(1)
+    writer.close()
+    assert not server._listener.is_open
 
 
 async def test_a_stopped_listener_is_gone(serving: Serving, webhooks: Webhooks) -> None:

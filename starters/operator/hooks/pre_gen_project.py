@@ -1,14 +1,15 @@
-"""Refuses names that Kubernetes or Python would refuse later, and says why."""
+"""Refuses answers that Kubernetes, Python or pip would refuse later, and says why."""
 
-import re
+import json
 import sys
 
-CHECKS = {
-    "name": ("{{ cookiecutter.name }}", r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", "a DNS label"),
-    "group": ("{{ cookiecutter.group }}", r"[a-z0-9-]+(\.[a-z0-9-]+)+", "a domain name"),
-    "kind": ("{{ cookiecutter.kind }}", r"[A-Z][A-Za-z0-9]*", "a CamelCase name"),
-}
+from rws_operator.errors import ConfigurationError
+from rws_operator.project.answers import check_answers
 
-for field, (value, pattern, form) in CHECKS.items():
-    if not re.fullmatch(pattern, value):
-        sys.exit(f"{field}: {value!r} is not {form}")
+answers = json.loads({{ cookiecutter | jsonify | pprint }})
+del answers["runtime"]  # relative to where cookiecutter was run; it was looked at there
+
+try:
+    check_answers(answers)
+except ConfigurationError as error:
+    sys.exit(str(error))

@@ -1,5 +1,9 @@
-"""Command line of the operator: ``python -m app``."""
+"""The program, ``python -m app``: each module imported here registers what it declares."""
 
-from app.{{ cookiecutter.__module }} import operator
+import app.{{ cookiecutter.module }}
+import app.{{ cookiecutter.module }}_v1alpha1
+import app.{{ cookiecutter.module }}_webhooks
+from app import operator as operator
 
-operator.main()
+if __name__ == "__main__":
+    operator.main()

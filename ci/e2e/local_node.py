@@ -1,0 +1,308 @@
+"""A cluster without containers: an embedded control plane, and a node that runs pods as processes.
+
+    python ci/e2e/local_node.py run FOLDER --image NAME=PROJECT ...     until SIGTERM
+    python ci/e2e/local_node.py stand-in FOLDER < manifests             for kubectl apply
+
+What `operator.sh local` runs on. Deployments, ReplicaSets, rollouts and garbage collection are
+Kubernetes' own; this does what a kubelet does to the pods they make: it starts the image's command,
+here ``python -m app serve`` in the image's project, with the container's environment and its
+ServiceAccount's token; reports whether it runs and is ready; starts it again when it ends; and
+stops it within its grace period once the pod is gone. A pod is never bound to a node, so its
+object goes at once when it is deleted, and its process after it. A `Forwarder` stands for the
+Service, which `stand-in` makes lead to it.
+
+FOLDER gets ``kubeconfig``, ``port`` (of the Service), and of each pod ``<pod>.log`` and ``<pod>.pid``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import yaml
+
+from rws_operator.client import client
+from rws_operator.client.content_type import MERGE_PATCH
+from rws_operator.errors import NotFound
+from rws_operator.testing.control_plane import ControlPlane
+from rws_operator.testing.folder import held_port
+from rws_operator.testing.forwarder import Forwarder
+from rws_operator.testing.supervise import die_with_parent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rws_operator.client import Client
+
+_POLL_SECONDS = 0.2
+_PROBE_SECONDS = 1.0
+_RESTART_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Image:
+    """A project that pods run.
+
+    Attributes:
+        project: The folder of its package ``app``.
+        python: The interpreter that has its dependencies.
+    """
+
+    project: Path
+    python: Path
+
+    @classmethod
+    def of(cls, folder: str) -> Image:
+        """The image of a project, with its own virtual environment if there is one."""
+        project = Path(folder).resolve()
+        own = project / ".venv" / "bin" / "python"
+        return cls(project, own if own.exists() else Path(sys.executable))
+
+
+class Container:
+    """The one container of a pod, as a process that is started again when it ends."""
+
+    def __init__(self, pod: Mapping[str, Any], image: Image, kubeconfig: Path, log: Path) -> None:
+        spec = pod["spec"]["containers"][0]
+        self.name = pod["metadata"]["name"]
+        self.restarts = 0
+        self.is_ready = False
+        self._image = image
+        self._grace_seconds = pod["spec"].get("terminationGracePeriodSeconds", 30)
+        self._ports = contextlib.ExitStack()
+        self.http_port = self._ports.enter_context(held_port())
+        self.webhook_port = self._ports.enter_context(held_port())
+        self._environ = {
+            "PATH": os.environ["PATH"],
+            **_environ_of(pod, spec),
+            "KUBECONFIG": str(kubeconfig),
+            "RWS_CONFIG_HTTP_PORT": str(self.http_port),
+            "RWS_CONFIG_WEBHOOK_PORT": str(self.webhook_port),
+        }
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+        self._keeping = asyncio.create_task(self._keep())
+
+    async def probe(self, http: aiohttp.ClientSession) -> None:
+        """Ask it whether it is ready."""
+        url = f"http://127.0.0.1:{self.http_port}/readyz"
+        try:
+            async with http.get(url, timeout=aiohttp.ClientTimeout(_PROBE_SECONDS)) as answer:
+                self.is_ready = answer.status == 200
+        except (TimeoutError, aiohttp.ClientError):
+            self.is_ready = False
+
+    async def stop(self) -> None:
+        """End it as a kubelet does: SIGTERM, and SIGKILL after the grace period."""
+        self._keeping.cancel()
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.terminate()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), self._grace_seconds)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """End it at once."""
+        self._keeping.cancel()
+        process = self._process
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
+        self._ports.close()
+
+    async def _keep(self) -> None:
+        """Start it, and start it again whenever it has ended."""
+        while True:
+            self._process = await self._start()
+            self._log.with_suffix(".pid").write_text(str(self._process.pid))
+            await self._process.wait()
+            self.is_ready = False
+            await asyncio.sleep(_RESTART_SECONDS)
+            self.restarts += 1
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        with self._log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                self._image.python,
+                "-m",
+                "app",
+                "serve",
+                cwd=self._image.project,
+                env=self._environ,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_parent,
+            )
+
+
+class Node:
+    """Runs the pods of every namespace whose image it has."""
+
+    def __init__(
+        self,
+        control_plane: ControlPlane,
+        admin: Client,
+        forwarder: Forwarder,
+        images: Mapping[str, Image],
+        folder: Path,
+    ) -> None:
+        self._control_plane = control_plane
+        self._admin = admin
+        self._forwarder = forwarder
+        self._images = images
+        self._folder = folder
+        self._containers: dict[str, Container] = {}
+        self._reported: dict[str, Any] = {}
+
+    async def run(self) -> None:
+        """Do what a kubelet does, until cancelled."""
+        try:
+            async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as stopping:
+                while True:
+                    await self._step(http, stopping)
+                    await asyncio.sleep(_POLL_SECONDS)
+        finally:
+            for container in self._containers.values():
+                await container.kill()
+
+    async def _step(self, http: aiohttp.ClientSession, stopping: asyncio.TaskGroup) -> None:
+        answer = await self._admin.request("GET", "/api/v1/pods")
+        pods = {pod["metadata"]["uid"]: pod for pod in answer.json()["items"]}
+        for uid in self._containers.keys() - pods.keys():
+            self._reported.pop(uid, None)
+            container = self._containers.pop(uid)
+            self._forwarder.remove(container.name)
+            stopping.create_task(container.stop())
+        for uid, pod in pods.items():
+            if uid not in self._containers and (image := self._image_of(pod)) is not None:
+                self._containers[uid] = await self._run(pod, image)
+        async with asyncio.TaskGroup() as probes:
+            for container in self._containers.values():
+                probes.create_task(container.probe(http))
+        for uid, container in self._containers.items():
+            await self._report(pods[uid], container)
+
+    def _image_of(self, pod: Mapping[str, Any]) -> Image | None:
+        return self._images.get(pod["spec"]["containers"][0]["image"])
+
+    async def _run(self, pod: Mapping[str, Any], image: Image) -> Container:
+        metadata = pod["metadata"]
+        kubeconfig = await self._control_plane.service_account_kubeconfig(
+            metadata["namespace"], pod["spec"]["serviceAccountName"]
+        )
+        log = self._folder / f"{metadata['name']}.log"
+        container = Container(pod, image, kubeconfig, log)
+        self._forwarder.add(
+            container.name, webhook_port=container.webhook_port, http_port=container.http_port
+        )
+        return container
+
+    async def _report(self, pod: Mapping[str, Any], container: Container) -> None:
+        """Write the pod's status where it is no longer what was written last."""
+        uid, metadata = pod["metadata"]["uid"], pod["metadata"]
+        status = _status_of(pod, container)
+        if self._reported.get(uid) == status:
+            return
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
+        with contextlib.suppress(NotFound):  # it was deleted meanwhile
+            await self._admin.request(
+                "PATCH", path, body={"status": status}, content_type=MERGE_PATCH
+            )
+        self._reported[uid] = status
+
+
+def _environ_of(pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, str]:
+    """The environment that a container's spec asks for."""
+    found = {}
+    for each in container.get("env", ()):
+        if "value" in each:
+            found[each["name"]] = each["value"]
+        else:
+            value: Any = pod
+            for key in each["valueFrom"]["fieldRef"]["fieldPath"].split("."):
+                value = value[key]
+            found[each["name"]] = str(value)
+    return found
+
+
+def _status_of(pod: Mapping[str, Any], container: Container) -> dict[str, Any]:
+    spec = pod["spec"]["containers"][0]
+    is_ready = "True" if container.is_ready else "False"
+    return {
+        "phase": "Running",
+        "podIP": "10.244.0.1",
+        "conditions": [
+            {"type": "ContainersReady", "status": is_ready},
+            {"type": "Ready", "status": is_ready},
+        ],
+        "containerStatuses": [
+            {
+                "name": spec["name"],
+                "image": spec["image"],
+                "imageID": "",
+                "ready": container.is_ready,
+                "restartCount": container.restarts,
+                "state": {"running": {}},
+            }
+        ],
+    }
+
+
+async def run(folder: Path, images: Mapping[str, Image]) -> None:
+    """Start the control plane and the node, and run until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with (
+        ControlPlane(audit=True, dedicated=True) as control_plane,
+        await client(str(control_plane.kubeconfig)) as admin,
+        Forwarder(poll_seconds=_POLL_SECONDS) as forwarder,
+    ):
+        node = Node(control_plane, admin, forwarder, images, folder)
+        (folder / "port").write_text(str(forwarder.port))
+        (folder / "audit_log").symlink_to(control_plane.audit_log)
+        shutil.copy(control_plane.kubeconfig, folder / "kubeconfig.new")
+        (folder / "kubeconfig.new").rename(folder / "kubeconfig")  # whole once it is there
+        running = asyncio.create_task(node.run())
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait((running, stopped), return_when=asyncio.FIRST_COMPLETED)
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+
+
+def stand_in(folder: Path) -> None:
+    """Print manifests in which the node's forwarder takes the place of the webhooks' Service."""
+    forwarder = Forwarder(port=int((folder / "port").read_text()))
+    documents = yaml.safe_load_all(sys.stdin)
+    print(yaml.safe_dump_all(forwarder.stand_in(documents), sort_keys=False), end="")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one of the two commands."""
+    parser = argparse.ArgumentParser(description="A cluster without containers.")
+    parser.add_argument("command", choices=["run", "stand-in"])
+    parser.add_argument("folder", type=Path, help="for kubeconfig, port and logs")
+    parser.add_argument(
+        "--image", action="append", default=[], metavar="NAME=PROJECT", help="may be repeated"
+    )
+    arguments = parser.parse_args(argv)
+    if arguments.command == "stand-in":
+        stand_in(arguments.folder)
+        return
+    pairs = (each.rsplit("=", 1) for each in arguments.image)
+    asyncio.run(run(arguments.folder, {name: Image.of(project) for name, project in pairs}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""The process that runs the user's program: forked, with the runtime imported and nothing else.
+
+    fork → the program is imported as `__main__` → it calls `Operator.main` → the command `dev`
+    finds a Job here → `develop` installs what changed and runs the Operator as its ServiceAccount
+
+Invariant: whatever the program does, its process ends with an exit code and a word of why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import importlib
+import logging
+import math
+import os
+import runpy
+import signal
+import sys
+import traceback
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import aiohttp
+import msgspec
+
+from rws_operator.client import Client, client
+from rws_operator.dev import install
+from rws_operator.dev.account import write_account
+from rws_operator.dev.console import tell, tell_trouble
+from rws_operator.dev.job import Event, Job
+from rws_operator.dev.sources import sources_of
+from rws_operator.errors import OperatorError
+
+if TYPE_CHECKING:
+    from rws_operator.dev.program import DevelopedProgram
+
+_READY_SECONDS = 5.0
+_EVERY_SECONDS = 0.02
+_OURS = frozenset({__name__, "runpy", "rws_operator.dev.fork_server"})
+
+_run: tuple[Job, int] | None = None
+"""What this process is for, and where it tells of it; None in any other process."""
+
+
+def run_program(job: Job, events: int) -> NoReturn:
+    """Run the program as `__main__`, and end the process with its exit code."""
+    global _run
+    _run = job, events
+    code = [1]
+    atexit.register(_end_at_once, code)  # after all that the program registers
+    code[0] = _run_as_main(job)
+    sys.exit(code[0])
+
+
+def _end_at_once(code: list[int]) -> None:
+    """Leave out the end of the interpreter: to free what the fork shares takes 0.3 s."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # closed already
+            stream.flush()
+    os._exit(code[0])
+
+
+def _run_as_main(job: Job) -> int:
+    sys.argv = list(job.argv)
+    # Two saves of one size within a second would find the first one's.
+    sys.dont_write_bytecode = True
+    importlib.invalidate_caches()
+    try:
+        if job.module is not None:
+            runpy.run_module(job.module, run_name="__main__", alter_sys=True)
+        elif job.script is not None:
+            runpy.run_path(job.script, run_name="__main__")
+    except SystemExit as end:
+        return _exit_code(end)
+    except BaseException as error:  # the session goes on
+        _tell_error(error)
+        tell_loaded()
+        return 1
+    tell_trouble("the program ended without calling Operator.main()")
+    tell_loaded()
+    return 1
+
+
+def is_this_process() -> bool:
+    """Whether a session started this process to run the program."""
+    return _run is not None
+
+
+def report(events: int, event: Event) -> None:
+    """Tell the session what became of the run."""
+    with contextlib.suppress(BrokenPipeError):  # it has died; then this process ends soon
+        os.write(events, msgspec.json.encode(event) + b"\n")
+
+
+def tell_loaded() -> None:
+    """Tell the session what to watch."""
+    assert _run is not None
+    found = sources_of(sys.modules)
+    report(_run[1], Event("loaded", packages=sorted(found.packages), folders=sorted(found.folders)))
+
+
+def develop(program: DevelopedProgram, *, debug: bool) -> int:
+    """Install what changed, and run the program until it is stopped; return the exit code.
+
+    Args:
+        program: The Operator.
+        debug: Whether every error shows its traceback.
+    """
+    assert _run is not None
+    tell_loaded()
+    try:
+        asyncio.run(_Run(program, *_run).run())
+    except Exception as error:
+        for each in _leaves(error):
+            if isinstance(each, OperatorError) and not debug:
+                tell_trouble(f"error: {each}")
+            else:
+                _tell_error(each)
+        return 1
+    return 0
+
+
+class _Run:
+    """One run of a program, with what comes before it."""
+
+    def __init__(self, program: DevelopedProgram, job: Job, events: int) -> None:
+        self._program = program
+        self._job = job
+        self._events = events
+
+    async def run(self) -> None:
+        """Install and run; return once SIGTERM asked for it."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        try:
+            own = await self._install()
+        except asyncio.CancelledError:
+            return
+        async with own:
+            running = self._program.for_development(own)
+            loop.add_signal_handler(signal.SIGTERM, running.stop)
+            telling = asyncio.create_task(self._tell_when_ready(running))
+            try:
+                await running.run(
+                    http_port=self._job.http_port,
+                    webhook_port=self._job.webhook_port,
+                    tls_files=(self._job.cert_file, self._job.key_file),
+                    kubeconfig=None,
+                    context=None,
+                )
+            finally:
+                telling.cancel()
+
+    async def _install(self) -> Client:
+        """Install what changed, and return a client that may do what the ServiceAccount may."""
+        job, program = self._job, self._program
+        program.check_complete()
+        manifests = program.manifests(
+            namespace=None, image=None, replicas=1, webhook_url=job.webhook_url
+        )
+        documents = install.needed(manifests, job.ca_pem)
+        async with await client(job.kubeconfig, job.context) as admin:
+            changed = await install.install(admin, documents, Path(job.installed))
+            if changed:
+                tell(f"applied {', '.join(changed)}")
+            await write_account(admin, documents, Path(job.account))
+        return await client(job.account)
+
+    async def _tell_when_ready(self, running: DevelopedProgram) -> None:
+        """Tell the session; tell the user what is missing where it takes long."""
+        loop = asyncio.get_running_loop()
+        tell_at = loop.time() + _READY_SECONDS
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session:
+            while (missing := await _missing(session, running.http_port)) is not None:
+                if loop.time() >= tell_at:
+                    tell(f"not ready so far:\n{missing.rstrip()}", "yellow")
+                    tell_at = math.inf
+                await asyncio.sleep(_EVERY_SECONDS)
+        report(self._events, Event("running"))
+
+
+async def _missing(session: aiohttp.ClientSession, port: int | None) -> str | None:
+    """What keeps it from being ready; None once it is."""
+    try:
+        async with session.get(f"http://127.0.0.1:{port}/readyz?verbose") as answer:
+            return None if answer.status == HTTPStatus.OK else await answer.text()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return f"/readyz does not answer: {error!r}"
+
+
+def _exit_code(end: SystemExit) -> int:
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    tell_trouble(str(end.code))
+    return 1
+
+
+def _tell_error(error: BaseException) -> None:
+    """Tell of an error by its traceback, from where the program begins."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_frame.f_globals.get("__name__") in _OURS:
+        frame = frame.tb_next
+    tell_trouble("".join(traceback.format_exception(error.with_traceback(frame))))
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for each in error.exceptions for leaf in _leaves(each)]
+    return [error]

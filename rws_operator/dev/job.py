@@ -1,0 +1,78 @@
+"""What the session tells the process that runs the program, and hears from it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Literal
+
+import msgspec
+
+from rws_operator.errors import ConfigurationError
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One run of the user's program.
+
+    Attributes:
+        module: What `python -m` was given; None where a script was started.
+        script: The script's path, else None.
+        argv: The command line, as the program first got it.
+        kubeconfig: An administrator's.
+        context: Its context; None for the current one.
+        http_port: Where metrics and probes are served.
+        webhook_port: Where webhooks are served.
+        webhook_url: Where the API server calls them.
+        ca_pem: What their certificate is trusted by.
+        cert_file: Their certificate, PEM.
+        key_file: Its key.
+        account: Where the kubeconfig of its ServiceAccount is written.
+        installed: The file that remembers what was installed.
+    """
+
+    module: str | None
+    script: str | None
+    argv: list[str]
+    kubeconfig: str
+    context: str | None
+    http_port: int
+    webhook_port: int
+    webhook_url: str
+    ca_pem: str
+    cert_file: str
+    key_file: str
+    account: str
+    installed: str
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of a run.
+
+    Attributes:
+        what: ``loaded``: its modules were imported, or could not all be; ``running``: it is ready;
+            ``ended``: its process has ended.
+        packages: The program's packages, when loaded.
+        folders: The folders that its modules and packages lie in, when loaded.
+        code: The exit code, when ended; -n for signal n.
+    """
+
+    what: Literal["loaded", "running", "ended"]
+    packages: list[str] = []
+    folders: list[str] = []
+    code: int = 0
+
+
+def started_as() -> tuple[str | None, str | None]:
+    """How this process's program was started: as a module, or as a script.
+
+    Raises:
+        ConfigurationError: It was neither, and can't be started again.
+    """
+    main = sys.modules["__main__"]
+    if (spec := getattr(main, "__spec__", None)) is not None:
+        return spec.name.removesuffix(".__main__"), None
+    if (file := getattr(main, "__file__", None)) is not None:
+        return None, file
+    raise ConfigurationError(
+        "this program can't be started again after a change: it comes from no file",
+        remedy="start it by python -m app dev",
+    )

@@ -1,0 +1,94 @@
+"""Where a new project gets rws-operator from, as pip takes it.
+
+An answer is a checkout, a wheel, a git reference or a release; by default what this very program
+was installed from. Either becomes a requirement (PEP 508) that needs no quoting in a Makefile.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from rws_operator.errors import ConfigurationError
+
+PACKAGE = "rws-operator"
+
+_RELEASE = re.compile(
+    r"rws[-_.]operator(?P<versions>((\s*(==|~=|>=|<=|!=|>|<)\s*[\w.*+!-]+)(\s*,(?=.)|$))*)"
+)
+_GIT = re.compile(r"git\+(https|ssh|file)://[\w.~:/@%+=&?-]+")
+_WHEEL = re.compile(r"rws_operator-[^-]+-[\w.]+-\w+-[\w.]+\.whl")
+_REMEDY = (
+    "give a checkout's folder, a wheel (rws_operator-….whl), git+https://host/path@reference, or "
+    "a release (rws-operator==0.1.0)"
+)
+
+
+def default_origin() -> str:
+    """What this program was installed from: a folder, a wheel, a git reference or a release."""
+    checkout = Path(__file__).parents[2]
+    if _is_checkout(checkout):
+        return str(checkout)
+    try:
+        installed = distribution(PACKAGE)
+    except PackageNotFoundError:
+        return PACKAGE
+    noted = installed.read_text("direct_url.json")
+    if noted is None:
+        return f"{PACKAGE}=={installed.version}"
+    return _noted_origin(json.loads(noted))
+
+
+def requirement_of(origin: str, extra: str | None = None) -> str:
+    """The requirement that stands for an origin.
+
+    Args:
+        origin: What was answered.
+        extra: The extra that is to be installed with it.
+
+    Raises:
+        ConfigurationError: It is no such thing, or is not there.
+    """
+    origin = origin.strip()
+    package = PACKAGE if extra is None else f"{PACKAGE}[{extra}]"
+    if release := _RELEASE.fullmatch(origin):
+        return package + re.sub(r"\s+", "", release["versions"])
+    if _GIT.fullmatch(origin):
+        return f"{package} @ {origin}"
+    if origin.startswith("git+"):
+        raise ConfigurationError(
+            f"{origin!r} is no git reference", remedy="write git+https://host/path@reference"
+        )
+    if not origin:
+        raise ConfigurationError(f"nothing says where {PACKAGE} is", remedy=_REMEDY)
+    path = Path(_path_of(origin)).expanduser().absolute()
+    if not path.exists():
+        raise ConfigurationError(f"there is no {path}", remedy=_REMEDY)
+    if not (_WHEEL.fullmatch(path.name) if path.is_file() else _is_checkout(path)):
+        raise ConfigurationError(f"{path} is neither source nor wheel of {PACKAGE}", remedy=_REMEDY)
+    return f"{package} @ {path.as_uri()}"
+
+
+def _noted_origin(noted: dict[str, object]) -> str:
+    """What pip noted down about an installation (PEP 610)."""
+    url = str(noted["url"])
+    if isinstance(vcs := noted.get("vcs_info"), dict):
+        return f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+    return _path_of(url)
+
+
+def _path_of(origin: str) -> str:
+    parts = urlsplit(origin)
+    return unquote(parts.path) if parts.scheme == "file" else origin
+
+
+def _is_checkout(folder: Path) -> bool:
+    try:
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    except (OSError, KeyError, ValueError):
+        return False
+    return bool(project.get("name") == PACKAGE)

@@ -1,0 +1,202 @@
+"""How a session begins and ends: nothing is left of it, however it goes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from rws_operator.dev.sources import import_watchfiles
+from rws_operator.errors import ConfigurationError
+from tests.dev.kit import GREEN, NOTES, RED, Program, Session, assert_nothing_is_left
+from tests.testing.processes import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Terminal:
+    """A terminal that a session runs on, seen from the user's side."""
+
+    def __init__(self) -> None:
+        self.screen, self.theirs = pty.openpty()
+        self.text = ""
+
+    def wait_for(self, pattern: str, seconds: float = 60.0) -> None:
+        """Wait for something to be shown."""
+        give_up = time.monotonic() + seconds
+        while not re.search(pattern, self.text):
+            assert time.monotonic() < give_up, self.text
+            if select.select([self.screen], [], [], 0.2)[0]:
+                try:
+                    self.text += os.read(self.screen, 65_536).decode()
+                except OSError:  # nobody has it open any more
+                    return
+
+    def wait_until_closed(self) -> None:
+        """Read on: who writes to a terminal that nobody reads would hang."""
+        os.close(self.theirs)
+        self.theirs = -1
+        self.wait_for("(?!)", 20)
+
+    def close(self) -> None:
+        """Close both sides."""
+        os.close(self.screen)
+        if self.theirs >= 0:
+            os.close(self.theirs)
+
+
+def on_terminal(
+    program: Program, terminal: Terminal, **environment: str
+) -> subprocess.Popen[bytes]:
+    """Start a session whose controlling terminal it is, as a shell does."""
+    starting = (
+        "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    temporary = program.folder / "tmp"
+    temporary.mkdir()
+    return subprocess.Popen(
+        [sys.executable, "-c", starting, "-m", "app", "dev", "--http-port=0", "--webhook-port=0"],
+        cwd=program.folder,
+        env={**os.environ, "TMPDIR": str(temporary), "TERM": "xterm", **environment},
+        stdin=terminal.theirs,
+        stdout=terminal.theirs,
+        stderr=terminal.theirs,
+    )
+
+
+def test_ctrl_c_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Colours while it runs, red for what is broken; Ctrl-C ends all of it with exit code 0."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    program = Program(tmp_path, NOTES)
+    with closing(Terminal()) as terminal, on_terminal(program, terminal) as process:
+        terminal.wait_for("note-operator is running")
+        program.edit("from rws_operator import", "from from rws_operator import")
+        terminal.wait_for("the next save starts it again")
+        own = psutil.Process(process.pid)
+        family = [own, *own.children(recursive=True)]
+        os.write(terminal.screen, b"\x03")
+        terminal.wait_until_closed()
+        assert process.wait(20) == 0
+        assert_nothing_is_left(family[1:], program.folder / "tmp")
+    assert f"{GREEN}INFO " in terminal.text
+    assert f"{GREEN}▸ note-operator is running" in terminal.text
+    assert re.search(rf"{re.escape(RED)}[^\x1b]*SyntaxError", terminal.text)
+    assert "KeyboardInterrupt" not in terminal.text
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.6, 1.2, 2.0, 4.0])
+def test_ctrl_c_during_the_start(tmp_path: Path, moment: float):
+    """At any moment of it: exit code 130 before there is a control plane, and nothing is left."""
+    session = Session(Program(tmp_path, NOTES))
+    with session:
+        wait_until(lambda: any(session.temporary.iterdir()))
+        time.sleep(moment)
+        family = session.family()
+        session.process.send_signal(signal.SIGINT)
+        code = session.process.wait(20)
+        assert code == (0 if "export" in session.text() else 130)
+        assert_nothing_is_left(family, session.temporary)
+    assert "Traceback" not in session.text()
+
+
+def test_ctrl_c_during_a_build(tmp_path: Path):
+    """The compiler is ended, what was built is kept, and one line says so."""
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    go.write_text('#!/bin/sh\nif [ "$1" = env ]; then echo go1.99.0; exit; fi\nsleep 60\n')
+    go.chmod(0o755)
+    environment = {"PATH": f"{go.parent}:/usr/bin:/bin", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    session = Session(Program(tmp_path / "program", NOTES), environment=environment)
+    with session:
+        session.wait_for("building etcd", seconds=20)
+        wait_until(lambda: any("sleep" in each.name() for each in session.family()))
+        family = session.family()
+        session.process.send_signal(signal.SIGINT)
+        assert session.process.wait(20) == 130
+        assert_nothing_is_left(family, session.temporary)
+    assert session.text().splitlines()[-1] == "rws-operator: stopped; what was built is kept"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_nothing_is_left_whatever_ends_it(tmp_path: Path, number: signal.Signals):
+    """A closed terminal, a kill and a crash of the session take run, control plane and files."""
+    session = Session(Program(tmp_path, NOTES))
+    with session:
+        session.wait_until_running()
+        family = session.family()
+        assert len(family) == 1 + 2 + 6  # fork server and run; three programs, three supervisors
+        session.process.send_signal(number)
+        assert session.process.wait(20) == (-9 if number == signal.SIGKILL else 0)
+        assert_nothing_is_left(family, session.temporary)
+
+
+def test_a_second_ctrl_c_changes_nothing(tmp_path: Path):
+    """Whoever is impatient leaves nothing behind, either."""
+    session = Session(Program(tmp_path, NOTES))
+    with session:
+        session.wait_until_running()
+        family = session.family()
+        for _ in range(5):
+            session.process.send_signal(signal.SIGINT)
+            time.sleep(0.1)
+        assert session.process.wait(20) == 0
+        assert_nothing_is_left(family, session.temporary)
+    assert "Traceback" not in session.text()
+
+
+@pytest.mark.parametrize("flag", ["--http-port", "--webhook-port"])
+def test_a_port_that_is_taken(tmp_path: Path, flag: str):
+    """It is told by its option, before anything starts."""
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with Session(Program(tmp_path, NOTES), flag, str(port)) as session:
+            assert session.process.wait(20) == 1
+    (line,) = session.text().splitlines()
+    assert line.startswith(f"error: {flag} {port} can't be listened on: Address already in use")
+    assert list(session.temporary.iterdir()) == []
+
+
+def test_a_program_from_no_file(tmp_path: Path):
+    """What can't be started again is told so."""
+    Program(tmp_path, NOTES)
+    code = "import sys; sys.argv[1:] = ['dev']; import app.notes; app.notes.operator.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "start it by python -m app dev" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_watchfiles(monkeypatch: pytest.MonkeyPatch):
+    """Who runs only operators has no need of it; who develops is told how to have it."""
+    monkeypatch.setitem(sys.modules, "watchfiles", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'rws-operator\[dev\]'"):
+        import_watchfiles()
+
+
+def test_a_script_without_a_package(tmp_path: Path):
+    """One file is a program, too: neither webhooks nor a module to name."""
+    program = Program(tmp_path, NOTES)
+    script = tmp_path / "one file.py"
+    script.write_text(NOTES.partition("@operator.validate")[0] + "\n\noperator.main()\n")
+    session = Session(program, command=[str(script), "dev"])
+    with session:
+        session.wait_until_running()
+        since = session.mark()
+        script.write_text(script.read_text().replace("text} 1", "text} 2"))
+        session.wait_for("one file.py changed", since)
+        session.wait_for("is running again", since)

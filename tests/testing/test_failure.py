@@ -1,0 +1,145 @@
+"""Tests of what a failed test's report shows of the cluster, by small runs of their own."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rws_operator.testing.kubeconfig import Access
+from tests.testing.test_plugin import run_pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rws_operator.testing import ControlPlane
+
+FAILS = """
+import asyncio
+import pytest
+from rws_operator import kinds
+from rws_operator.testing import eventually
+from tests.testing import sample
+from tests.testing.sample import Bottle
+
+@pytest.mark.asyncio
+async def test_fails_on_purpose(namespace, running_operator):
+    await running_operator(sample.operator)
+    secret = {"metadata": {"name": "safe"}, "stringData": {"pin": "0815"}}
+    await namespace.api(kinds.Secret).apply(secret)
+    await namespace.api(Bottle).create({"metadata": {"name": "full"}, "spec": {"litres": 5}})
+
+    async def is_told() -> bool:
+        told = await namespace.api(kinds.Event).list()
+        return bool(told) and (await namespace.api(Bottle).get("full")).status.litres == 5
+
+    await eventually(20, is_told)
+    print("NAMESPACE", namespace.name)
+    assert False, "on purpose"
+"""
+PASSES = FAILS.replace("assert False", "assert True")
+DIES = """
+import asyncio
+import pytest
+from rws_operator import kinds
+from tests.testing import sample
+
+class Part:
+    name = "part"
+    rules = kinds = lambda self: []
+    def bind(self, environment): pass
+    async def run(self):
+        await dying.wait()
+        raise LookupError("part is broken")
+
+sample.operator.add(Part())
+dying = asyncio.Event()
+
+@pytest.mark.asyncio
+async def test_it(namespace, running_operator):
+    print("NAMESPACE", namespace.name)
+    running = await running_operator(sample.operator)
+    dying.set()
+    await asyncio.wait([running._task], timeout=10)
+"""
+
+
+def namespaces(output: str) -> list[str]:
+    """The namespaces that a run's tests say they had."""
+    return re.findall(r"NAMESPACE (\S+)", output)
+
+
+def remove(control_plane: ControlPlane, output: str) -> None:
+    """Remove what the run left: its namespace, with its one bottle."""
+    admin = Access.read(control_plane.kubeconfig)
+    for name in set(namespaces(output)):
+        admin.request(
+            "PATCH",
+            f"/apis/sample.testing.test.example.com/v1/namespaces/{name}/bottles/full",
+            {"metadata": {"finalizers": None}},
+            "application/merge-patch+json",
+        )
+        admin.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@pytest.mark.parametrize("parallel", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "xdist"])
+def test_a_failed_test_shows_its_namespace(
+    tmp_path: Path, control_plane: ControlPlane, parallel: tuple[str, ...]
+):
+    """Objects as they were, events and the operator's log; of Secrets no more than their name."""
+    run = run_pytest(
+        tmp_path,
+        FAILS,
+        *parallel,
+        RWS_TEST_KUBECONFIG=str(control_plane.kubeconfig),
+        PYTHONPATH=".",
+    )
+    try:
+        assert "1 failed" in run.stdout, run.stdout + run.stderr
+        _, _, shown = run.stdout.partition("- objects in namespace test-fails-on-purpose-")
+        objects, _, shown = shown.partition("- events in namespace")
+        events, _, log = shown.partition("- operator log -")
+        assert "kind: Bottle\n" in objects
+        assert "litres: 5" in objects
+        assert "apiVersion: v1\nkind: ConfigMap\n" in objects
+        assert "managedFields" not in objects
+        assert "name: safe" in objects
+        assert "MDgxNQ" not in run.stdout  # the pin in base64
+        assert 'Normal Filled Bottle/full: "with 5 l"' in events
+        assert "filled controller=Bottle" in log
+        assert "litres=5" in log
+    finally:
+        remove(control_plane, run.stdout)
+
+
+def test_a_passed_test_shows_and_leaves_nothing(tmp_path: Path, control_plane: ControlPlane):
+    """No section, and no finalizer that keeps its namespace."""
+    run = run_pytest(
+        tmp_path, PASSES, RWS_TEST_KUBECONFIG=str(control_plane.kubeconfig), PYTHONPATH="."
+    )
+    assert "1 passed" in run.stdout, run.stdout + run.stderr
+    assert "objects in namespace" not in run.stdout
+    (name,) = namespaces(run.stdout)
+    admin = Access.read(control_plane.kubeconfig)
+    path = f"/apis/sample.testing.test.example.com/v1/namespaces/{name}/bottles"
+    assert admin.request_json("GET", path)["items"] == []
+
+
+def test_an_operator_that_died_fails_the_test(tmp_path: Path, control_plane: ControlPlane):
+    """Although the test itself passed: with what it died of, its log, and its namespace kept."""
+    run = run_pytest(
+        tmp_path, DIES, RWS_TEST_KUBECONFIG=str(control_plane.kubeconfig), PYTHONPATH="."
+    )
+    try:
+        assert "1 passed, 1 error" in run.stdout, run.stdout + run.stderr
+        assert "LookupError: part is broken" in run.stdout
+        _, _, log = run.stdout.partition("- operator log -")
+        assert "a part failed, stopping" in log
+        (name,) = namespaces(run.stdout)
+        kept = Access.read(control_plane.kubeconfig).request_json(
+            "GET", f"/api/v1/namespaces/{name}"
+        )
+        assert "deletionTimestamp" not in kept["metadata"]
+    finally:
+        remove(control_plane, run.stdout)

@@ -1,0 +1,64 @@
+"""Tests of the pytest plugin in runs of several processes, by small runs of their own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.testing.processes import processes_in, wait_until
+from tests.testing.test_plugin import run_pytest, without_programs
+
+if TYPE_CHECKING:
+    from rws_operator.testing import ControlPlane
+
+USES = """
+import os, time
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_it(control_plane, number):
+    with open(os.path.join(os.path.dirname(__file__), "uses"), "a") as file:
+        print(os.environ["PYTEST_XDIST_WORKER"], control_plane.kubeconfig, file=file)
+    time.sleep(0.3)
+"""
+PARALLEL = ("-p", "xdist", "-n", "2", "-p", "no:cacheprovider")
+
+
+def test_all_workers_share_one_control_plane(tmp_path: Path):
+    """Two workers get the same one, and it is gone when the run ends."""
+    run = run_pytest(tmp_path, USES, *PARALLEL)
+    assert "4 passed" in run.stdout, run.stdout + run.stderr
+    uses = [line.split() for line in (tmp_path / "uses").read_text().splitlines()]
+    assert {worker for worker, _ in uses} == {"gw0", "gw1"}
+    (kubeconfig,) = {kubeconfig for _, kubeconfig in uses}
+    folder = Path(kubeconfig).parent
+    assert not folder.exists()
+    wait_until(lambda: not processes_in(folder))
+
+
+def test_workers_use_a_named_cluster(tmp_path: Path, control_plane: ControlPlane):
+    """RWS_TEST_KUBECONFIG holds for them as for a run of one process."""
+    named = str(control_plane.kubeconfig)
+    run = run_pytest(tmp_path, USES, *PARALLEL, RWS_TEST_KUBECONFIG=named)
+    assert "4 passed" in run.stdout, run.stdout + run.stderr
+    assert set(re.findall(r"/\S+", (tmp_path / "uses").read_text())) == {named}
+
+
+def test_without_a_control_plane_workers_skip(tmp_path: Path):
+    """As a run of one process does; where one is required they fail, with the reason."""
+    environ = without_programs(tmp_path)
+    run = run_pytest(tmp_path, USES, *PARALLEL, **environ)
+    assert "4 skipped" in run.stdout, run.stdout + run.stderr
+    required = {**environ, "RWS_TEST_REQUIRE_KUBERNETES": "1"}
+    run = run_pytest(tmp_path, USES, *PARALLEL, **required)
+    assert "4 errors" in run.stdout, run.stdout + run.stderr
+    assert "nowhere.tgz can't be fetched" in run.stdout
+
+
+def test_workers_without_need_start_nothing(tmp_path: Path):
+    """A parallel run of other tests neither looks for programs nor starts any."""
+    source = "import pytest\n@pytest.mark.parametrize('n', range(2))\ndef test_it(n): pass\n"
+    run = run_pytest(tmp_path, source, *PARALLEL, **without_programs(tmp_path))
+    assert "2 passed" in run.stdout, run.stdout + run.stderr
+    assert "fetching" not in run.stderr
