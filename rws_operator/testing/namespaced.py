@@ -7,13 +7,14 @@ is sent to another namespace or as another kind.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kind_of, to_wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rws_operator.client import Client
     from rws_operator.client.api import PatchType
@@ -182,7 +183,13 @@ class NamespacedApi(Generic[T]):
         wire = to_wire(obj)
         wire.setdefault("apiVersion", self.kind.api_version)
         wire.setdefault("kind", self.kind.kind)
-        metadata = wire["metadata"] = dict(wire.get("metadata") or {})
+        given = wire.get("metadata")
+        if not isinstance(given, Mapping | None):
+            raise ConfigurationError(
+                f"{self.kind.kind}: its metadata is {given!r}",
+                remedy='write a mapping, e.g. {"metadata": {"name": "one"}}',
+            )
+        metadata = wire["metadata"] = dict(given or {})
         if not metadata.get("namespace"):
             metadata["namespace"] = self.namespace
         for what, is_said, ought in (

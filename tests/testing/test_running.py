@@ -236,5 +236,9 @@ async def test_the_api_of_a_namespace(namespace: TestNamespace):
         await secrets.create({"metadata": {"name": "c", "namespace": "default"}})
     with pytest.raises(ConfigurationError, match=r"its kind is ConfigMap\.v1"):
         await secrets.create({"kind": "ConfigMap", "metadata": {"name": "c"}})
+    with pytest.raises(ConfigurationError, match="its metadata is 'c'"):
+        await secrets.create({"metadata": "c"})
+    with pytest.raises(ConfigurationError, match=r"its metadata is \['c'\]"):
+        await secrets.apply({"metadata": ["c"]})
     with pytest.raises(ConfigurationError, match="lives in no namespace"):
         namespace.api(kinds.Node)
