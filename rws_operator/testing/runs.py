@@ -14,7 +14,7 @@ from rws_operator.errors import ApiError, NotFound
 from rws_operator.testing import install
 from rws_operator.testing.operator_log import OperatorLog
 from rws_operator.testing.running import DefinitionT, RunningOperator
-from rws_operator.testing.turns import Turns
+from rws_operator.testing.turns import Turn
 
 if TYPE_CHECKING:
     from rws_operator.resources import Kind
@@ -36,7 +36,7 @@ class OperatorRuns:
         self.log = OperatorLog()
         self._cluster = cluster
         self._namespace = namespace.name
-        self._turns = Turns(cluster.client.config.server)
+        self._turn = Turn(cluster.client.config.server, f"a test in namespace {namespace.name}")
         self._runs: list[RunningOperator[Any]] = []
 
     async def __call__(
@@ -55,7 +55,8 @@ class OperatorRuns:
             AssertionError: It was not ready within a minute; says what was missing.
             Exception: It ended at once; what it raised.
         """
-        await self._turns.take(install.shared_resources(operator))
+        if install.shared_resources(operator):
+            await self._turn.take()
         running = RunningOperator(self._cluster, self._namespace, operator)
         await running.start(leading=leading)
         self._runs.append(running)
@@ -83,7 +84,7 @@ class OperatorRuns:
                 except Exception as error:
                     errors.append(error)
         finally:
-            self._turns.end()
+            self._turn.end()
         if errors:
             raise errors[0] if len(errors) == 1 else ExceptionGroup("operators ended", errors)
 

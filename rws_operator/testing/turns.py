@@ -1,55 +1,105 @@
-"""Turns: what tests in several processes may only use one at a time.
+"""`Turn`: what tests in several processes may only use one at a time.
 
-The locks are files that the kernel frees when their holder dies.
+It is one for all that a cluster has once, so no two tests can wait for each other. The lock is a
+file that the kernel frees when its holder dies; it says who that is. Invariant: no wait for the
+same holder is longer than `TURN_SECONDS`.
 """
 
 import asyncio
-import contextlib
 import fcntl
 import hashlib
+import logging
 import os
+import stat
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TextIO
+
+from rws_operator.errors import ConfigurationError, OperatorError
+
+TURN_SECONDS = 300.0
+"""How long a test waits for one that has the turn."""
 
 _POLL_SECONDS = 0.05
+_LONGEST_HOLDER = 500
+
+log = logging.getLogger("rws_operator.testing")
 
 
-class Turns:
-    """The turns that one test has; `end` gives them back.
+class Turn:
+    """The turn of one test; `end` gives it back.
 
     Args:
-        cluster: Names the cluster that they are about, e.g. by its address.
+        cluster: Names the cluster that it is about, e.g. by its address.
+        test: Names the test, for those who wait for it.
     """
 
-    def __init__(self, cluster: str) -> None:
-        self._cluster = cluster
-        self._held: dict[str, TextIO] = {}
-        self._folder = Path(tempfile.gettempdir(), f"rws-test-turns-{os.getuid()}")
+    def __init__(self, cluster: str, test: str) -> None:
+        digest = hashlib.sha256(cluster.encode()).hexdigest()[:16]
+        folder = Path(tempfile.gettempdir(), f"rws-test-turns-{os.getuid()}")
+        self._path = folder / f"{digest}.lock"
+        self._holder = f"process {os.getpid()}, {test}"
+        self._file: int | None = None
 
-    async def take(self, names: Iterable[str]) -> None:
-        """Wait for one's turn at each of the names; those that are had already stay so."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        for name in sorted(names):
-            if name not in self._held:
-                self._held[name] = await self._lock(name)
+    async def take(self) -> None:
+        """Wait for the turn, unless one has it already.
+
+        Raises:
+            OperatorError: One other test has it for too long; says which.
+            ConfigurationError: The locks' folder is not this user's alone.
+        """
+        if self._file is not None:
+            return
+        file = _open(self._path)
+        try:
+            await _lock(file)
+            os.ftruncate(file, 0)
+            os.pwrite(file, self._holder.encode()[:_LONGEST_HOLDER], 0)
+        except BaseException:
+            os.close(file)
+            raise
+        self._file = file
 
     def end(self) -> None:
-        """Let others have their turn."""
-        for file in self._held.values():
-            file.close()
-        self._held.clear()
+        """Let others have their turn; harmless without one."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
-    async def _lock(self, name: str) -> TextIO:
-        digest = hashlib.sha256(f"{self._cluster} {name}".encode()).hexdigest()[:16]
-        file = (self._folder / f"{digest}.lock").open("w")
-        try:
-            while True:
-                with contextlib.suppress(BlockingIOError):
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    return file
-                await asyncio.sleep(_POLL_SECONDS)
-        except BaseException:
-            file.close()
-            raise
+
+def _open(path: Path) -> int:
+    folder = path.parent
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+    if not is_own or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ConfigurationError(
+            f"{folder} is not a folder of this user alone, and tests keep locks in it",
+            remedy="remove it, or set TMPDIR to a folder of your own",
+        )
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+async def _lock(file: int) -> None:
+    loop = asyncio.get_running_loop()
+    holder, give_up = "", loop.time() + TURN_SECONDS
+    while not _try_lock(file):
+        found = os.pread(file, _LONGEST_HOLDER, 0).decode(errors="replace")
+        if found != holder:
+            holder, give_up = found, loop.time() + TURN_SECONDS
+            log.info("waiting for a turn at what the cluster has once", extra={"holder": holder})
+        if loop.time() >= give_up:
+            raise OperatorError(
+                f"for {TURN_SECONDS:g} s there was no turn at what the cluster has once, such as "
+                f"a CRD's conversion: {holder} has it",
+                remedy="end that test, or start all such operators of one test by the same "
+                "running_operator",
+            )
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
