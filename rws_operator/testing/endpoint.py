@@ -1,7 +1,6 @@
 """Where a test's webhooks are called: a port and a certificate, kept for the process's next test.
 
-So the CRD of a kind that is converted stays as it is from test to test. A change would end every
-watch of the kind, and each operator would be a second later.
+So few ports are taken, and no certificate is made for each test.
 """
 
 from __future__ import annotations

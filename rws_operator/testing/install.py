@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rws_operator.client import Client
     from rws_operator.testing.definition import OperatorDefinition
 
+_ANY_URL = "https://127.0.0.1"
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _PROBE_LABEL = "rws-test-probe"
 _NO_SUCH_PATH = "could not find the requested resource"  # how the API server reads a 404
@@ -91,6 +92,8 @@ async def apply_crds(client: Client, definitions: Iterable[dict[str, Any]]) -> N
 
     Not their other versions: what is there already may need a converter that is not up yet.
     """
+    for definition in definitions:
+        await _give_up_service(client, definition)
     await apply_all(client, definitions)
     for definition in definitions:
         await eventually(_SERVED_SECONDS, partial(_is_served, client, definition), 0.05)
@@ -122,18 +125,24 @@ async def remove(client: Client, configurations: Iterable[Mapping[str, Any]]) ->
             await client.delete(_CONFIGURATIONS[document["kind"]], document["metadata"]["name"])
 
 
+def converted(operator: OperatorDefinition) -> list[str]:
+    """The names of the CRDs that an Operator converts."""
+    crds = operator.crds(webhook_url=_ANY_URL)
+    return [crd["metadata"]["name"] for crd in crds if "conversion" in crd["spec"]]
+
+
 def shared_resources(operator: OperatorDefinition) -> list[str]:
     """What of an Operator has one owner in a cluster at a time, e.g. ``backups.example.com``.
 
     A namespace can't keep two runs of it apart: kinds that it converts, for a CRD names one
     converter, and kinds that live in no namespace.
     """
-    url = "https://127.0.0.1"
     found = {kind.resource for kind in operator.kinds() if not kind.namespaced}
-    for crd in operator.crds(webhook_url=url):
-        if crd["spec"]["scope"] == "Cluster" or "conversion" in crd["spec"]:
+    found.update(converted(operator))
+    for crd in operator.crds(webhook_url=_ANY_URL):
+        if crd["spec"]["scope"] == "Cluster":
             found.add(crd["metadata"]["name"])
-    for document in operator.manifests(webhook_url=url):
+    for document in operator.manifests(webhook_url=_ANY_URL):
         for rule in (rule for entry in document.get("webhooks", ()) for rule in entry["rules"]):
             if rule["scope"] == "Cluster" and rule["resources"] != ["namespaces"]:
                 (group,) = rule["apiGroups"]
@@ -160,6 +169,26 @@ def _probe(url: str, name: str) -> dict[str, Any]:
         "failurePolicy": "Fail",
         "sideEffects": "None",
     }
+
+
+async def _give_up_service(client: Client, definition: Mapping[str, Any]) -> None:
+    """Convert by a definition's URL alone: an apply would leave another owner's Service beside it.
+
+    The API server takes one of the two.
+    """
+    wanted, name = definition["spec"].get("conversion"), definition["metadata"]["name"]
+    with contextlib.suppress(NotFound):
+        found = await client.get(kinds.CustomResourceDefinition, name)
+        webhook = found["spec"]["conversion"].get("webhook") or {}
+        if wanted is not None and "service" in webhook.get("clientConfig", {}):
+            patch = [{"op": "replace", "path": "/spec/conversion", "value": wanted}]
+            await client.patch(
+                kinds.CustomResourceDefinition,
+                name,
+                patch=patch,
+                type="json",
+                field_manager=FIELD_MANAGER,
+            )
 
 
 async def _is_served(client: Client, definition: Mapping[str, Any]) -> bool:

@@ -7,7 +7,7 @@ It runs on the test's event loop, as the administrator, from a copy: one definit
 tests, also at the same time. `OperatorRuns` is what one test started.
 
 Invariants: a start that fails leaves nothing running; the API server is told to call nobody who
-has ended, but for conversions: a CRD stays.
+has ended, but for conversions: `OperatorRuns` puts those back at the test's end.
 """
 
 from __future__ import annotations

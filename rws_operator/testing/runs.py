@@ -1,7 +1,8 @@
 """`OperatorRuns`: the operators that one test started, and the end of what they left.
 
 Invariants: of what a namespace can't keep apart one test at a time has its turn; no object of a
-test that passed keeps its namespace from ending.
+test that passed keeps its namespace from ending; the end of one operator waits for nothing that
+fails, and the API server is told to call nobody who has ended.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rws_operator.errors import ApiError, NotFound
+from rws_operator.errors import NotFound, OperatorError
 from rws_operator.testing import install
+from rws_operator.testing.conversions import Conversions
 from rws_operator.testing.operator_log import OperatorLog
 from rws_operator.testing.running import DefinitionT, RunningOperator
 from rws_operator.testing.turns import Turn
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from rws_operator.resources import Kind
     from rws_operator.testing.cluster import TestCluster, TestNamespace
 
@@ -37,6 +41,7 @@ class OperatorRuns:
         self._cluster = cluster
         self._namespace = namespace.name
         self._turn = Turn(cluster.client.config.server, f"a test in namespace {namespace.name}")
+        self._conversions = Conversions(cluster.client)
         self._runs: list[RunningOperator[Any]] = []
 
     async def __call__(
@@ -44,8 +49,9 @@ class OperatorRuns:
     ) -> RunningOperator[DefinitionT]:
         """Install an Operator, run a copy of it beside the test, and wait until it is ready.
 
-        It works in the test's namespace alone, as the administrator. Its CRDs stay in the
-        cluster. It is stopped at the test's end, or by ``await running.stop()``.
+        It works in the test's namespace alone, as the administrator. It is stopped at the
+        test's end, or by ``await running.stop()``. Its CRDs stay in the cluster, but they are
+        converted as before once the test has ended.
 
         Args:
             operator: The Operator as the program defines it; it may be run by many tests.
@@ -57,6 +63,7 @@ class OperatorRuns:
         """
         if install.shared_resources(operator):
             await self._turn.take()
+        await self._conversions.remember(install.converted(operator))
         running = RunningOperator(self._cluster, self._namespace, operator)
         await running.start(leading=leading)
         self._runs.append(running)
@@ -70,19 +77,20 @@ class OperatorRuns:
             keep: Leave their objects as they are, finalizers and all.
 
         Raises:
-            ExceptionGroup: Some had ended by themselves.
+            OperatorError: Something could not be undone.
+            Exception: One had ended by itself; what it raised.
+            ExceptionGroup: Several of these.
         """
         errors: list[Exception] = []
         try:
             for run in self._runs:
-                await run.remove_configurations()
+                with contextlib.suppress(OperatorError):  # its stop tries again, and tells
+                    await run.remove_configurations()
             if not keep:
-                await self._release_objects()
+                await _attempt(self._release_objects, errors)
             for run in reversed(self._runs):
-                try:
-                    await run.stop()
-                except Exception as error:
-                    errors.append(error)
+                await _attempt(run.stop, errors)
+            await _attempt(self._conversions.put_back, errors)
         finally:
             self._turn.end()
         if errors:
@@ -98,7 +106,7 @@ class OperatorRuns:
         """Delete what has finalizers while there is somebody to convert it."""
         for kind in {kind for run in self._runs for kind in run.operator.finalizers()}:
             if kind.namespaced:
-                with contextlib.suppress(ApiError):  # what can't be, a look at the cluster shows
+                with contextlib.suppress(OperatorError):  # what stays, a look at the cluster shows
                     await self._release(kind)
 
     async def _release(self, kind: Kind) -> None:
@@ -108,3 +116,11 @@ class OperatorRuns:
         for left in await client.list(kind, namespace):
             with contextlib.suppress(NotFound):
                 await client.patch(kind, left["metadata"]["name"], namespace, patch=without)
+
+
+async def _attempt(act: Callable[[], Awaitable[None]], errors: list[Exception]) -> None:
+    """Do something whose failure must not keep from the next."""
+    try:
+        await act()
+    except Exception as error:
+        errors.append(error)
