@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rws_operator.errors import NotFound, OperatorError
 from rws_operator.testing import install
 from rws_operator.testing.conversions import Conversions
+from rws_operator.testing.hanging import abandon_hanging
 from rws_operator.testing.operator_log import OperatorLog
 from rws_operator.testing.running import DefinitionT, RunningOperator
 from rws_operator.testing.turns import Turn
@@ -77,7 +78,7 @@ class OperatorRuns:
             keep: Leave their objects as they are, finalizers and all.
 
         Raises:
-            OperatorError: Something could not be undone.
+            OperatorError: A handler ignores its cancellation, or something could not be undone.
             Exception: One had ended by itself; what it raised.
             ExceptionGroup: Several of these.
         """
@@ -93,6 +94,7 @@ class OperatorRuns:
             await _attempt(self._conversions.put_back, errors)
         finally:
             self._turn.end()
+        await _attempt(abandon_hanging, errors)
         if errors:
             raise errors[0] if len(errors) == 1 else ExceptionGroup("operators ended", errors)
 

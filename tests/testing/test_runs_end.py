@@ -6,6 +6,7 @@ The CRDs are of a group of its own, for they are taken away in between.
 from __future__ import annotations
 
 import asyncio
+import re
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,16 @@ from rws_operator import Context, CustomResource, Model, Operator, kinds
 from rws_operator.errors import ConnectionFailed, NotFound
 from rws_operator.testing import OperatorRuns, TestCluster, TestNamespace, eventually
 from rws_operator.testing.install import converted
+from rws_operator.testing.kubeconfig import Access
 from tests.testing import sample
+from tests.testing.test_failure import namespaces
+from tests.testing.test_plugin import run_pytest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from rws_operator.testing import ControlPlane
 
 GROUP = "ends.testing.test.example.com"
 NAME = f"cups.{GROUP}"
@@ -194,3 +200,42 @@ async def test_an_absent_api_server_keeps_no_operator(
     following = OperatorRuns(cluster, namespace)
     await asyncio.wait_for(following(sample.operator), 30)
     await following.end(keep=False)
+
+
+HANGS = """
+import asyncio
+import pytest
+from rws_operator import Operator, kinds
+
+operator = Operator("hanging", drain_seconds=0.1)
+called = asyncio.Event()
+
+@operator.controller(kinds.ConfigMap).reconcile
+async def never_ends(obj, ctx):
+    called.set()
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+@pytest.mark.asyncio
+async def test_hangs(namespace, running_operator):
+    print("NAMESPACE", namespace.name)
+    await running_operator(operator)
+    await asyncio.wait_for(called.wait(), 10)
+
+@pytest.mark.asyncio
+async def test_next(namespace):
+    pass
+"""
+
+
+def test_a_handler_that_can_not_be_cancelled_is_named(tmp_path: Path, control_plane: ControlPlane):
+    """The test fails, and the run goes on instead of hanging at the loop's end."""
+    run = run_pytest(tmp_path, HANGS, RWS_TEST_KUBECONFIG=str(control_plane.kubeconfig))
+    (name,) = namespaces(run.stdout)
+    Access.read(control_plane.kubeconfig).request("DELETE", f"/api/v1/namespaces/{name}")
+    assert "2 passed, 1 error" in run.stdout, run.stdout + run.stderr
+    assert re.search(r"though it was cancelled: never_ends \(\S*test_it\.py:14\)", run.stdout)
+    assert "pending" not in run.stdout + run.stderr
