@@ -47,7 +47,7 @@ def add() -> None:
 @click.option("--plural", metavar="NAME", help="Its plural, where English is wrong.")
 @click.option("--module", metavar="NAME", help="Its Python module.")
 def kind(name: str, **given: str | None) -> None:
-    """Add the kind NAME: schema, controller, tests, and an object to apply."""
+    """Add the kind NAME: its schema, controller, tests and example."""
     with _told_failures():
         project = Project.find(Path.cwd())
         answers = _answers(project, name, given)
@@ -55,9 +55,9 @@ def kind(name: str, **given: str | None) -> None:
 
 
 @add.command()
-@click.argument("kind")
+@click.argument("kind", metavar="NAME")
 def webhook(kind: str) -> None:
-    """Add webhooks of the kind KIND, which is there already: one changes, one denies."""
+    """Add webhooks of the kind NAME, which is there already."""
     with _told_failures():
         project = Project.find(Path.cwd())
         if project.kind(kind) is None:
