@@ -13,6 +13,7 @@ thread does.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -97,6 +98,7 @@ def run(
             context=context,
         )
 
+    spare_the_collector()
     ended = threading.Event()
     threading.Thread(
         target=_end_with_lease, args=(program, ended), name="rws-lease-guard", daemon=True
@@ -107,6 +109,15 @@ def run(
         return 1
     finally:
         ended.set()
+
+
+def spare_the_collector() -> None:
+    """Take what is there by now, which lasts as long as the process, from the garbage collector.
+
+    Else each of its full rounds, in which all calls wait, looks at every module and class anew.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 async def _serve(program: Runner, start: Callable[[], Awaitable[None]], *, debug: bool) -> int:

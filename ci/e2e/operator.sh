@@ -55,6 +55,7 @@ finish() {
         show_logs 2>&1 | tail -n 60
     fi
     clean_up
+    [[ -d $WORK/checkout ]] && git worktree remove --force "$WORK/checkout"
     rm -rf "$WORK"
     exit "$code"
 }
@@ -316,7 +317,6 @@ previous_release() {
     fi
     say "the previous release is $tag"
     git worktree add --quiet --detach "$WORK/checkout" "$tag"
-    trap 'git worktree remove --force "$WORK/checkout"; finish' EXIT
     (
         cd "$WORK/checkout"
         make setup >/dev/null

@@ -226,7 +226,11 @@ def field_wire_name(name: str, field: FieldInfo) -> str:
     return field.serialization_alias or field.alias or wire_name(name)
 
 
-def wire_form(model: Model, defaults: Defaults = "omitted") -> dict[str, Any]:
+def wire_form(
+    model: Model,
+    defaults: Defaults = "omitted",
+    without: Mapping[str, set[str]] | None = None,
+) -> dict[str, Any]:
     """The model as JSON data.
 
     Args:
@@ -235,10 +239,13 @@ def wire_form(model: Model, defaults: Defaults = "omitted") -> dict[str, Any]:
             writes every field, as a status needs it: in a merge patch an absent key would
             leave the old value. Inside lists, which patches replace whole, unset nulls are
             always left out.
+        without: Fields and, of each, the inner ones that are left out.
     """
     is_settled = defaults == "omitted" and _is_settled_model(model)
     # pydantic warns of a value of another type, with the value; the API server will refuse it.
-    wire = model.model_dump(mode="json", by_alias=True, exclude_unset=is_settled, warnings=False)
+    wire = model.model_dump(
+        mode="json", by_alias=True, exclude_unset=is_settled, exclude=without, warnings=False
+    )
     return wire if is_settled else _settle_model(model, wire, defaults)
 
 

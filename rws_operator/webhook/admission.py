@@ -16,18 +16,15 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, Never
 
-import msgspec
-
 from rws_operator import metrics
 from rws_operator.controller.handlers import name_of
 from rws_operator.errors import DecodeError, Denied, OperatorError
-from rws_operator.resources import Model, to_wire
-from rws_operator.resources.model import wire_form
+from rws_operator.resources import Model
 from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.invalid import denial, faults, keys_at_fault, warning
 from rws_operator.webhook.items import RebuiltItemsError, values_by_key
 from rws_operator.webhook.merge import same
-from rws_operator.webhook.patch import Operation, patch
+from rws_operator.webhook.patch import Operation, patch, texts_by_key
 from rws_operator.webhook.request import AdmissionRequest
 from rws_operator.webhook.review import (
     decode_review,
@@ -42,8 +39,6 @@ if TYPE_CHECKING:
     from rws_operator.webhook.endpoint import Call
     from rws_operator.webhook.registration import Registration
     from rws_operator.webhook.review import ReviewedRequest
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Admission:
@@ -101,7 +96,7 @@ class Admission:
         self, review: ReviewedRequest, request: AdmissionRequest[Any], call: Call
     ) -> Sequence[Operation]:
         has_object = not is_null(review.object)
-        before = self._text(request.object) if has_object else b""
+        before = self._texts(request.object) if has_object else {}
         answer = await call.handlers.run(self._function, request, deadline=call.deadline)
         if not has_object:
             if answer is not None:
@@ -110,18 +105,18 @@ class Admission:
                 )
             return ()
         after = request.object if answer is None else answer
-        text = self._text(after)
+        texts = self._texts(after)
 
         def came() -> Any:
             """What the handler got, as it was then; made only where it is needed."""
             return AdmissionRequest[Any](review, self._resource, call).object
 
-        if b"null" in text:  # which is what becomes of NaN
+        if any(map(_holds_null, texts.values())):  # which is what becomes of NaN
             self._check_numbers(after, came)
-        if text == before:
+        if texts == before:
             return ()
         try:
-            operations = patch(bytes(review.object), before, text, came, after)
+            operations = patch(bytes(review.object), before, texts, came, after)
         except RebuiltItemsError as error:
             raise self._fault(
                 f"made new items of {_dotted(error.path)}, and nobody can tell which of the old "
@@ -131,12 +126,12 @@ class Admission:
         self._check_identity(operations)
         return operations
 
-    def _text(self, obj: Any) -> bytes:
-        """The object as JSON."""
+    def _texts(self, obj: Any) -> Mapping[str, bytes]:
+        """The keys of the object on the wire, each with the JSON of its value."""
         if isinstance(self._resource, type) and not isinstance(obj, self._resource):
             self._refuse_answer(obj, f"return {self._resource.__name__} or None")
         try:
-            return _encode(wire_form(obj) if isinstance(obj, Model) else to_wire(obj))
+            return texts_by_key(obj)
         except (OperatorError, TypeError, ValueError, RecursionError) as error:
             raise self._fault(f"returned what is no JSON: {error}", "return plain data") from error
 
@@ -181,6 +176,10 @@ _IDENTITY = frozenset(
 
 def _dotted(path: str) -> str:
     return path[1:].replace("/", ".")
+
+
+def _holds_null(text: bytes) -> bool:
+    return text.rfind(b"null") >= 0  # CPython looks for it in half the time from the end
 
 
 def _not_finite(value: Any, path: str) -> Iterator[str]:

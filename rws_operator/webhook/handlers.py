@@ -81,14 +81,18 @@ class Handlers:
         run = None if is_async(function) else _Run(function, args, name, self._hanging)
         task = loop.create_task(self._call(function, args, run))
         try:
-            in_time, _ = await asyncio.wait((task,), timeout=deadline - loop.time())
-            if not in_time:
+            if run is None:
+                await asyncio.sleep(0)  # most are done at their first step, and need no timer
+            if not task.done():
+                await asyncio.wait((task,), timeout=deadline - loop.time())
+            is_late = not task.done()
+            if is_late:
                 task.cancel()
                 await asyncio.wait((task,), timeout=_CLEAN_UP_SECONDS)
         finally:
             if not task.done():
                 self._leave(task, name)
-        if not in_time:
+        if is_late:
             raise _late(name, has_started=run is None or run.has_started)
         result, error = task.result()
         if error is None:

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from rws_operator.resources import CustomResource, to_wire
+from rws_operator.resources.model import wire_form
 from rws_operator.webhook.merge import (
     Inner,
     bytes_by_key,
     changes,
+    encode,
     merge,
     read,
     read_items,
@@ -27,15 +30,36 @@ from rws_operator.webhook.merge import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from rws_operator.resources.wire import ObjectLike
 
 Operation = dict[str, Any]
+
+_MANAGED = "managedFields"
+_ALL_BUT_MANAGED = {"metadata": {_MANAGED}}
+
+
+def texts_by_key(obj: ObjectLike) -> Mapping[str, bytes]:
+    """The keys of an object on the wire, each with the JSON of its value.
+
+    Raises:
+        OperatorError: It is no object; or TypeError, ValueError, RecursionError: it is no JSON.
+    """
+    if not isinstance(obj, CustomResource):
+        return bytes_by_key(encode(to_wire(obj)))  # an author's keys need not be texts
+    wire = wire_form(obj, without=_ALL_BUT_MANAGED)
+    extra = getattr(obj.metadata, "model_extra", None)  # a handler may put anything there
+    if extra and _MANAGED in extra and "metadata" in wire:
+        # JSON data already: to copy it would take pydantic as long as all the rest.
+        wire["metadata"][_MANAGED] = extra[_MANAGED]
+    return {key: encode(value) for key, value in wire.items()}
 
 
 def patch(
     raw: bytes,
-    before: bytes,
-    after: bytes,
+    before: Mapping[str, bytes],
+    after: Mapping[str, bytes],
     came: Callable[[], Any] = lambda: None,
     value: Any = None,
 ) -> list[Operation]:
@@ -43,8 +67,8 @@ def patch(
 
     Args:
         raw: As the API server sent it.
-        before: The JSON of what the handler got.
-        after: The JSON of what it gave back.
+        before: What the handler got: the JSON of each key.
+        after: What it gave back, likewise.
         came: Makes what the handler got; see `merge`.
         value: What it gave back, itself.
 
@@ -52,7 +76,7 @@ def patch(
         RebuiltItemsError: See `merge`.
     """
     operations: list[Operation] = []
-    _change(raw, before, after, came, value, "", operations)
+    _change_keys(bytes_by_key(raw), before, after, came, value, "", operations)
     return operations
 
 
@@ -66,13 +90,22 @@ def _change(
     operations: list[Operation],
 ) -> None:
     """Add what does to the raw value what was done to the handler's."""
-    if was == now:
-        return
-    opening = {raw[:1], was[:1], now[:1]}
-    if opening != {b"{"}:
+    if {raw[:1], was[:1], now[:1]} == {b"{"}:
+        old, before, after = map(bytes_by_key, (raw, was, now))
+        _change_keys(old, before, after, came, value, path, operations)
+    else:
         _compare(raw, merge(raw, was, now, came, value, path), path, operations)
-        return
-    old, before, after = map(bytes_by_key, (raw, was, now))
+
+
+def _change_keys(
+    old: Mapping[str, bytes],
+    before: Mapping[str, bytes],
+    after: Mapping[str, bytes],
+    came: Callable[[], Any],
+    value: Any,
+    path: str,
+    operations: list[Operation],
+) -> None:
     inner = Inner(came, before, value, after)
     for key, change in changes(old, before, after, value):
         at = f"{path}/{_escaped(key)}"

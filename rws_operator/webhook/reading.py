@@ -8,6 +8,7 @@ Invariant: what a request brings in is read whole, or not at all.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,13 @@ from rws_operator.webhook.merge import encode, read_keys, same
 from rws_operator.webhook.review import is_null
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import msgspec
 
     from rws_operator.resources import KindLike
     from rws_operator.webhook.review import ReviewedRequest
+
+
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Reading:
@@ -33,17 +35,15 @@ class Reading:
     Args:
         review: Holds them.
         resource: What they are read as: a class, or a Kind, which has dicts.
-        warn: Called with each warning once.
+        warnings: Gets each warning once.
     """
 
-    __slots__ = ("_resource", "_review", "_said", "_warn")
+    __slots__ = ("_resource", "_review", "_said", "_warnings")
 
-    def __init__(
-        self, review: ReviewedRequest, resource: KindLike, warn: Callable[[str], None]
-    ) -> None:
+    def __init__(self, review: ReviewedRequest, resource: KindLike, warnings: list[str]) -> None:
         self._review = review
         self._resource = resource
-        self._warn = warn
+        self._warnings = warnings
         self._said: str | None = None
 
     def new(self) -> Any:
@@ -110,7 +110,7 @@ class Reading:
         text = warning(self._review, error, outcome)
         if text != self._said:  # old and new may lack the same
             self._said = text
-            self._warn(text)
+            self._warnings.append(printable(text))
 
 
 def decoded(raw: msgspec.Raw) -> dict[str, Any] | None:
@@ -120,3 +120,8 @@ def decoded(raw: msgspec.Raw) -> dict[str, Any] | None:
         DecodeError: It is no JSON object.
     """
     return None if is_null(raw) else decode_json(raw, decode_object, "object")
+
+
+def printable(text: str) -> str:
+    """A warning's text on one line: the API server drops one that holds a control character."""
+    return " ".join(_UNPRINTABLE.sub(" ", text).split())

@@ -7,14 +7,13 @@ so that no handler can change what others compare with. What of them can be read
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from rws_operator.controller.checks import check_type
 from rws_operator.errors import ConfigurationError, DeadlineExceeded
 from rws_operator.refusal import encodable
 from rws_operator.resources.names import check_qualified
-from rws_operator.webhook.reading import Reading, decoded
+from rws_operator.webhook.reading import Reading, decoded, printable
 from rws_operator.webhook.review import is_null
 from rws_operator.webhook.user import decode_user
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
         ReviewedRequest,
     )
     from rws_operator.webhook.user import UserInfo
-
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 T = TypeVar("T")
 X = TypeVar("X")
@@ -64,7 +61,9 @@ class AdmissionRequest(Generic[T]):
 
     def __init__(self, review: ReviewedRequest, resource: KindLike, call: Call) -> None:
         self._review = review
-        self._reading = Reading(review, resource, self.warn)
+        self._warnings: list[str] = []
+        # Not given `warn`: a cycle would keep each review's objects for the garbage collector.
+        self._reading = Reading(review, resource, self._warnings)
         self._call = call
         self._loop = asyncio.get_running_loop()
         self._object: T | None = None
@@ -72,7 +71,6 @@ class AdmissionRequest(Generic[T]):
         self._has_read_old = False
         self._raw_object: dict[str, Any] | None = None
         self._raw_old_object: dict[str, Any] | None = None
-        self._warnings: list[str] = []
         self._audit: dict[str, str] = {}
 
     @property
@@ -224,8 +222,7 @@ class AdmissionRequest(Generic[T]):
         Args:
             text: One line; the API server cuts what is longer than 256 characters.
         """
-        # The API server drops a warning that holds a control character.
-        self._warnings.append(" ".join(_UNPRINTABLE.sub(" ", str(text)).split()))
+        self._warnings.append(printable(str(text)))
 
     def audit(self, key: str, value: str) -> None:
         """Put an annotation into the API server's audit log.

@@ -1,9 +1,11 @@
 import asyncio
 import contextlib
 import contextvars
+import gc
 import inspect
 import threading
 import time
+import weakref
 from http import HTTPStatus
 from typing import Any
 
@@ -76,6 +78,23 @@ async def ask(
 
 def nothing(request: Any) -> None:
     """Let everything through."""
+
+
+@pytest.mark.parametrize("mutating", [False, True])
+async def test_a_review_leaves_nothing_to_the_garbage_collector(mutating: bool) -> None:
+    """Its object is gone once it was answered: no cycle holds it."""
+    seen: list[weakref.ref[Thing]] = []
+
+    async def look(request: AdmissionRequest[Thing]) -> None:
+        seen.append(weakref.ref(request.object))
+        request.object.spec.retention_days = 9
+
+    gc.disable()
+    try:
+        await ask(look, review(thing(retentionDays=3)), mutating=mutating)
+        assert [each() for each in seen] == [None]
+    finally:
+        gc.enable()
 
 
 # What the handler is told.

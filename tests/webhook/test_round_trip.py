@@ -265,7 +265,9 @@ def test_round_trip_refuses_a_sample_of_another_kind():
 def test_round_trip_without_hypothesis(monkeypatch):
     """Generating is refused with the remedy, samples still work."""
     monkeypatch.setitem(sys.modules, "hypothesis", None)
-    with pytest.raises(ConfigurationError, match=r"pip install .rws-operator\[testing\]., or pass samples"):
+    with pytest.raises(
+        ConfigurationError, match=r"pip install .rws-operator\[testing\]., or pass samples"
+    ):
         round_trip_check(upgrade, downgrade)
     round_trip_check(upgrade, downgrade, samples=[OBJECT])
 
