@@ -66,7 +66,10 @@ class KeptTokens:
         with _locked(file):
             top = Entry.top(file)
             index, config = self._config(top)
-            fields = {"id-token": tokens.id_token or "", "refresh-token": tokens.refresh_token or ""}
+            fields = {
+                "id-token": tokens.id_token or "",
+                "refresh-token": tokens.refresh_token or "",
+            }
             config.update(fields)
             with _replacement(file) as new:
                 try:

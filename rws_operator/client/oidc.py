@@ -12,6 +12,7 @@ import binascii
 import logging
 import re
 import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from yarl import URL
 from rws_operator.client.address import SERVER_SCHEMES
 from rws_operator.client.credentials import Credential, bearer
 from rws_operator.client.kept_tokens import KeptTokens, Tokens
+from rws_operator.client.proxy import environment_proxy
 from rws_operator.client.tls import Tls, make_context
 from rws_operator.errors import KubeconfigError
 
@@ -139,21 +141,23 @@ class Oidc:
             raise self._config.error("refresh-token", "is not set", "log in again")
         context = await asyncio.to_thread(make_context, self._tls)
         connector = aiohttp.TCPConnector(ssl=context)
-        async with aiohttp.ClientSession(connector=connector, trust_env=True) as session:
-            async with session.get(f"{self._issuer}/.well-known/openid-configuration") as answer:
+        # Not trust_env: it reads ~/.netrc, and the environment's proxies otherwise than Go.
+        async with aiohttp.ClientSession(connector=connector) as session:
+            address = f"{self._issuer}/.well-known/openid-configuration"
+            async with session.get(address, proxy=environment_proxy(address)) as answer:
                 endpoint = await self._endpoint(answer)
+            post = partial(session.post, endpoint, proxy=environment_proxy(endpoint))
             given = _Answer()
             for form, headers in self._requests(refresh_token):
                 # No redirects: they would be sent the form too.
-                async with session.post(
-                    endpoint, data=form, headers=headers, allow_redirects=False
-                ) as answer:
+                async with post(data=form, headers=headers, allow_redirects=False) as answer:
                     given = await self._decoded(answer, _Answer, "token")
                 if given.id_token is not None or given.error == "invalid_grant":
                     break
         if given.id_token is None:
             words = _words(given.error, answer.status)
-            raise self._error(f"gave no id token ({words})", "log in again")
+            remedy = "log in again" if given.error or answer.ok else _CHECK_ADDRESS
+            raise self._error(f"gave no id token ({words})", remedy)
         return Tokens(given.id_token, given.refresh_token or refresh_token)
 
     async def _endpoint(self, answer: aiohttp.ClientResponse) -> str:
@@ -170,9 +174,7 @@ class Oidc:
         try:
             return msgspec.json.decode(await answer.read(), type=kind)
         except (msgspec.MsgspecError, RecursionError):
-            raise self._error(
-                f"gave no {name} (status {answer.status})", _CHECK_ADDRESS
-            ) from None
+            raise self._error(f"gave no {name} (status {answer.status})", _CHECK_ADDRESS) from None
 
     def _requests(self, refresh_token: str) -> list[tuple[dict[str, str], dict[str, str]]]:
         """Return form and headers of what to ask: where to put a secret, issuers don't agree."""

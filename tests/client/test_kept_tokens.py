@@ -43,7 +43,11 @@ kind: Config
 FORMS = {
     "plain": ("        id-token: {}\n        refresh-token: {} # r", "a.b.c", "r1"),
     "quoted": ("        'id-token': {}\n        refresh-token: {} # r", "'a''b'", '"r\\n1"'),
-    "folded": ("        id-token: {}\n        refresh-token: {}", "a\n          b", ">-\n         r"),
+    "folded": (
+        "        id-token: {}\n        refresh-token: {}",
+        "a\n          b",
+        ">-\n         r",
+    ),
     "empty": ("        id-token:{}\n        refresh-token: {}", "", "r1"),
 }
 
