@@ -103,8 +103,10 @@ def _ask(question: str, words: str, default: str, answers: dict[str, str]) -> st
 
 
 def _usable_kind(kind: str, answers: Mapping[str, str]) -> str:
-    """A kind that a project's name suggests, if it can be one."""
+    """A kind that a project's name suggests; where it can't be one, another, and why."""
     try:
         return check_answer("kind", kind, answers)
-    except ConfigurationError:
-        return kind_of_project("greeting")
+    except ConfigurationError as error:
+        instead = kind_of_project("greeting")
+        click.echo(f"note: {error.what}; {instead} instead, unless --kind names one", err=True)
+        return instead

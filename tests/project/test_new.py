@@ -128,8 +128,11 @@ def test_a_wrong_answer_writes_nothing():
 
 
 def test_no_input_finds_a_kind_for_any_name():
-    """A name that suggests no kind gets the example's."""
-    assert new("pod-operator", "--no-input").exit_code == 0
+    """A name that suggests no kind gets the example's, and the reason is told."""
+    made = new("pod-operator", "--no-input")
+    assert made.exit_code == 0
+    assert "note: kind 'Pod': kubectl takes pod for the built-in pods; Greeting inst" in made.stderr
+    assert "note:" not in new("till-operator", "--no-input").stderr
     assert new("x" * 63, "--no-input").exit_code == 0
     assert "class Greeting(" in Path("pod-operator/app/greeting.py").read_text()
     assert Path("x" * 63, "app/greeting.py").exists()
