@@ -23,6 +23,7 @@ _RELEASE = re.compile(
 _GIT = re.compile(r"git\+(https|ssh|file)://[\w.~:/@%+=&?-]+")
 _WHEEL = re.compile(r"rws_operator-[^-]+-[\w.]+-\w+-[\w.]+\.whl")
 _WHEEL_URL = re.compile(rf"https?://[\w.~:/@%+=&-]+/{_WHEEL.pattern}")
+_DISTRIBUTION = re.compile(r"[\w.-]+")
 _REMEDY = (
     "give a checkout's folder, a wheel (rws_operator-….whl), git+https://host/path@reference, or "
     "a release (rws-operator==0.1.0)"
@@ -42,6 +43,16 @@ def default_origin() -> str:
     if noted is None:
         return f"{PACKAGE}=={installed.version}"
     return _noted_origin(json.loads(noted))
+
+
+def runtime_packages() -> frozenset[str]:
+    """What every operator needs, this package included: a project of such a name needs itself."""
+    try:
+        requirements = distribution(PACKAGE).requires or []
+    except PackageNotFoundError:
+        requirements = []
+    names = (_DISTRIBUTION.match(each) for each in requirements if "extra ==" not in each)
+    return frozenset({PACKAGE, *(each[0].lower() for each in names if each)})
 
 
 def requirement_of(origin: str, extra: str | None = None) -> str:

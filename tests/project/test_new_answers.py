@@ -9,7 +9,7 @@ import pytest
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.project import origin
-from rws_operator.project.answers import RUNTIME_PACKAGES, check_answer, check_answers
+from rws_operator.project.answers import check_answer, check_answers
 from rws_operator.project.filters import in_quotes
 from rws_operator.project.names import class_of, kind_of_project, module_of
 from rws_operator.resources import kinds
@@ -121,10 +121,10 @@ def test_all_answers_are_checked():
 
 
 def test_the_runtime_s_packages_are_known():
-    """They are those of pyproject.toml."""
+    """They are those of pyproject.toml, without what an extra brings."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {re.split(r"[><=]", each)[0] for each in project["dependencies"]}
-    assert needed | {project["name"]} == RUNTIME_PACKAGES
+    assert needed | {project["name"]} == origin.runtime_packages()
 
 
 @pytest.mark.parametrize(
