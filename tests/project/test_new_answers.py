@@ -60,6 +60,8 @@ WHEEL_URL = "https://host/a/rws_operator-0.1.0-py3-none-any.whl"
         ("runtime", "/", "neither source nor wheel"),
         ("runtime", "/nowhere/at/all", "there is no /nowhere/at/all"),
         ("runtime", "git+https://host/x'y", "no git reference"),
+        ("runtime", "git+https://host/x#egg=y", "#subdirectory=folder and nothing else"),
+        ("runtime", "~nobody-of-that-name/x", "a home that is not known.*whole path"),
         ("runtime", "rws-operator>=", "there is no"),
     ],
 )
@@ -91,6 +93,7 @@ def test_wrong_answers_are_refused(question: str, answer: str, why: str):
         ("description", '"It\'s" \\ {{ 7*7 }} {% x %} {#} $HOME é'),
         ("runtime", "rws-operator==0.1.0"),
         ("runtime", "git+ssh://git@host/path.git@v0.1"),
+        ("runtime", "git+https://host/x@v1#subdirectory=a/b"),
         ("runtime", str(ROOT)),
     ],
 )
@@ -206,6 +209,11 @@ def test_a_path_needs_no_quoting(tmp_path: Path):
         (
             '{"url": "https://host/x", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
             "git+https://host/x@abc",
+        ),
+        (
+            '{"url": "https://host/x", "vcs_info": {"vcs": "git", "commit_id": "abc"}, '
+            '"subdirectory": "a"}',
+            "git+https://host/x@abc#subdirectory=a",
         ),
     ],
 )
