@@ -123,6 +123,7 @@ class _Session:
                     argv=sys.argv,
                     kubeconfig=cluster.kubeconfig,
                     context=cluster.context,
+                    alone=self._settings.cluster is None,
                     http_port=http_port,
                     webhook_port=webhook_port,
                     webhook_url=f"https://{_in_url(self._host)}:{webhook_port}",

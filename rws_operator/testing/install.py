@@ -86,20 +86,24 @@ def configurations_of(
     return found
 
 
-async def apply_crds(client: Client, definitions: Iterable[dict[str, Any]]) -> None:
+async def apply_crds(
+    client: Client, definitions: Iterable[dict[str, Any]], *, field_manager: str = FIELD_MANAGER
+) -> None:
     """Apply CRDs and wait until their storage versions are served.
 
     Not their other versions: what is there already may need a converter that is not up yet.
     """
-    await apply_all(client, definitions)
+    await apply_all(client, definitions, field_manager=field_manager)
     for definition in definitions:
         await eventually(_SERVED_SECONDS, partial(_is_served, client, definition), 0.05)
 
 
-async def apply_all(client: Client, documents: Iterable[Mapping[str, Any]]) -> None:
+async def apply_all(
+    client: Client, documents: Iterable[Mapping[str, Any]], *, field_manager: str = FIELD_MANAGER
+) -> None:
     """Apply documents, one after the other."""
     for document in documents:
-        await client.apply(document, field_manager=FIELD_MANAGER)
+        await client.apply(document, field_manager=field_manager)
 
 
 async def wait_until_called(
