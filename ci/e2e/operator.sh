@@ -92,11 +92,15 @@ eventually() {
 # --- the cluster -----------------------------------------------------------------------------
 
 start_local() {
+    "$PYTHON" -m rws_operator.testing # where the programs must be built, that is shown
     mkdir "$WORK/node"
     "$PYTHON" ci/e2e/local_node.py run "$WORK/node" --image "$IMAGE=$WORK/current/$NAME" \
         --image "$RENEWING=$WORK/renewing/$NAME" --image "$PREVIOUS=$WORK/previous/$NAME" &
     NODE_PID=$!
-    eventually 120 test -f "$WORK/node/kubeconfig"
+    until [[ -f $WORK/node/kubeconfig ]]; do
+        kill -0 "$NODE_PID" 2>/dev/null || fail "the control plane has ended"
+        sleep 0.3
+    done
     export KUBECONFIG=$WORK/node/kubeconfig
 }
 
