@@ -35,13 +35,14 @@ async def name(cluster: TestCluster) -> AsyncIterator[str]:
     yield unique
     for kind in (kinds.ClusterRole, kinds.ClusterRoleBinding, kinds.Namespace, CONFIGURATION):
         await delete(cluster, kind, unique)
+    await delete(cluster, kinds.ConfigMap, unique, "default")
     await delete(cluster, kinds.CustomResourceDefinition, f"notes.{unique}.test.example.com")
 
 
-async def delete(cluster: TestCluster, kind: Kind, name: str) -> None:
+async def delete(cluster: TestCluster, kind: Kind, name: str, namespace: str | None = None) -> None:
     """Delete an object, if it is there."""
     try:
-        await cluster.client.delete(kind, name)
+        await cluster.client.delete(kind, name, namespace)
     except NotFound:
         return
 
@@ -89,7 +90,7 @@ async def test_controllers_alone_on_a_named_cluster(
     with Session(program, "--kubeconfig", str(cluster.kubeconfig)) as session:
         session.wait_until_running()
         assert "serving webhooks" not in session.text()
-        await create(cluster, "two", "a", group)
+        await create(cluster, name, "a", group)
         since = session.mark()
         program.edit("text} 1", "text} 2")
         session.wait_for("is running again", since)
@@ -132,7 +133,7 @@ async def test_one_works_at_a_time(cluster: TestCluster, tmp_path: Path, name: s
         other = stack.enter_context(Session(second, *options))
         other.wait_for("another replica holds the Lease", seconds=30)
         assert "is running" not in other.text()
-        await create(cluster, "mine", "a", group)
+        await create(cluster, name, "a", group)
         await wait_for_answer(cluster, group, "a 1")
         one.process.terminate()
         assert one.process.wait(20) == 0
