@@ -11,7 +11,7 @@ stops it within its grace period once the pod is gone. A pod is never bound to a
 object goes at once when it is deleted, and its process after it. A `Forwarder` stands for the
 Service, which `stand-in` makes lead to it.
 
-FOLDER gets ``kubeconfig``, ``port`` (of the Service), and of each pod ``<pod>.log`` and ``<pod>.pid``.
+FOLDER gets ``kubeconfig``, the Service's ``port``, and each pod's ``<pod>.log`` and ``<pod>.pid``.
 """
 
 from __future__ import annotations
@@ -19,22 +19,20 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import os
 import shutil
 import signal
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import yaml
+from container import Container, Image
 
 from rws_operator.client import client
 from rws_operator.client.content_type import MERGE_PATCH
 from rws_operator.errors import NotFound
 from rws_operator.testing.control_plane import ControlPlane
-from rws_operator.testing.folder import held_port
 from rws_operator.testing.forwarder import Forwarder
 from rws_operator.testing.supervise import die_with_parent
 
@@ -44,105 +42,6 @@ if TYPE_CHECKING:
     from rws_operator.client import Client
 
 _POLL_SECONDS = 0.2
-_PROBE_SECONDS = 1.0
-_RESTART_SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class Image:
-    """A project that pods run.
-
-    Attributes:
-        project: The folder of its package ``app``.
-        python: The interpreter that has its dependencies.
-    """
-
-    project: Path
-    python: Path
-
-    @classmethod
-    def of(cls, folder: str) -> Image:
-        """The image of a project, with its own virtual environment if there is one."""
-        project = Path(folder).resolve()
-        own = project / ".venv" / "bin" / "python"
-        return cls(project, own if own.exists() else Path(sys.executable))
-
-
-class Container:
-    """The one container of a pod, as a process that is started again when it ends."""
-
-    def __init__(self, pod: Mapping[str, Any], image: Image, kubeconfig: Path, log: Path) -> None:
-        spec = pod["spec"]["containers"][0]
-        self.name = pod["metadata"]["name"]
-        self.restarts = 0
-        self.is_ready = False
-        self._image = image
-        self._grace_seconds = pod["spec"].get("terminationGracePeriodSeconds", 30)
-        self._ports = contextlib.ExitStack()
-        self.http_port = self._ports.enter_context(held_port())
-        self.webhook_port = self._ports.enter_context(held_port())
-        self._environ = {
-            "PATH": os.environ["PATH"],
-            **_environ_of(pod, spec),
-            "KUBECONFIG": str(kubeconfig),
-            "RWS_CONFIG_HTTP_PORT": str(self.http_port),
-            "RWS_CONFIG_WEBHOOK_PORT": str(self.webhook_port),
-        }
-        self._log = log
-        self._process: asyncio.subprocess.Process | None = None
-        self._keeping = asyncio.create_task(self._keep())
-
-    async def probe(self, http: aiohttp.ClientSession) -> None:
-        """Ask it whether it is ready."""
-        url = f"http://127.0.0.1:{self.http_port}/readyz"
-        try:
-            async with http.get(url, timeout=aiohttp.ClientTimeout(_PROBE_SECONDS)) as answer:
-                self.is_ready = answer.status == 200
-        except (TimeoutError, aiohttp.ClientError):
-            self.is_ready = False
-
-    async def stop(self) -> None:
-        """End it as a kubelet does: SIGTERM, and SIGKILL after the grace period."""
-        self._keeping.cancel()
-        process = self._process
-        if process is not None and process.returncode is None:
-            process.terminate()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), self._grace_seconds)
-        await self.kill()
-
-    async def kill(self) -> None:
-        """End it at once."""
-        self._keeping.cancel()
-        process = self._process
-        if process is not None and process.returncode is None:
-            process.kill()
-            await process.wait()
-        self._ports.close()
-
-    async def _keep(self) -> None:
-        """Start it, and start it again whenever it has ended."""
-        while True:
-            self._process = await self._start()
-            self._log.with_suffix(".pid").write_text(str(self._process.pid))
-            await self._process.wait()
-            self.is_ready = False
-            await asyncio.sleep(_RESTART_SECONDS)
-            self.restarts += 1
-
-    async def _start(self) -> asyncio.subprocess.Process:
-        with self._log.open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                self._image.python,
-                "-m",
-                "app",
-                "serve",
-                cwd=self._image.project,
-                env=self._environ,
-                stdout=log,
-                stderr=log,
-                preexec_fn=die_with_parent,
-            )
 
 
 class Node:
@@ -162,30 +61,28 @@ class Node:
         self._images = images
         self._folder = folder
         self._containers: dict[str, Container] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
         self._reported: dict[str, Any] = {}
 
     async def run(self) -> None:
         """Do what a kubelet does, until cancelled."""
-        try:
-            async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as stopping:
-                while True:
-                    await self._step(http, stopping)
-                    await asyncio.sleep(_POLL_SECONDS)
-        finally:
-            for container in self._containers.values():
-                await container.kill()
+        async with aiohttp.ClientSession() as http, asyncio.TaskGroup() as tasks:
+            while True:
+                await self._step(http, tasks)
+                await asyncio.sleep(_POLL_SECONDS)
 
-    async def _step(self, http: aiohttp.ClientSession, stopping: asyncio.TaskGroup) -> None:
+    async def _step(self, http: aiohttp.ClientSession, tasks: asyncio.TaskGroup) -> None:
         answer = await self._admin.request("GET", "/api/v1/pods")
         pods = {pod["metadata"]["uid"]: pod for pod in answer.json()["items"]}
         for uid in self._containers.keys() - pods.keys():
             self._reported.pop(uid, None)
             container = self._containers.pop(uid)
             self._forwarder.remove(container.name)
-            stopping.create_task(container.stop())
+            tasks.create_task(container.stop(self._running.pop(uid)))
         for uid, pod in pods.items():
             if uid not in self._containers and (image := self._image_of(pod)) is not None:
-                self._containers[uid] = await self._run(pod, image)
+                self._containers[uid] = container = await self._container(pod, image)
+                self._running[uid] = tasks.create_task(container.run())
         async with asyncio.TaskGroup() as probes:
             for container in self._containers.values():
                 probes.create_task(container.probe(http))
@@ -195,7 +92,7 @@ class Node:
     def _image_of(self, pod: Mapping[str, Any]) -> Image | None:
         return self._images.get(pod["spec"]["containers"][0]["image"])
 
-    async def _run(self, pod: Mapping[str, Any], image: Image) -> Container:
+    async def _container(self, pod: Mapping[str, Any], image: Image) -> Container:
         metadata = pod["metadata"]
         kubeconfig = await self._control_plane.service_account_kubeconfig(
             metadata["namespace"], pod["spec"]["serviceAccountName"]
@@ -219,20 +116,6 @@ class Node:
                 "PATCH", path, body={"status": status}, content_type=MERGE_PATCH
             )
         self._reported[uid] = status
-
-
-def _environ_of(pod: Mapping[str, Any], container: Mapping[str, Any]) -> dict[str, str]:
-    """The environment that a container's spec asks for."""
-    found = {}
-    for each in container.get("env", ()):
-        if "value" in each:
-            found[each["name"]] = each["value"]
-        else:
-            value: Any = pod
-            for key in each["valueFrom"]["fieldRef"]["fieldPath"].split("."):
-                value = value[key]
-            found[each["name"]] = str(value)
-    return found
 
 
 def _status_of(pod: Mapping[str, Any], container: Container) -> dict[str, Any]:
@@ -300,6 +183,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if arguments.command == "stand-in":
         stand_in(arguments.folder)
         return
+    die_with_parent()  # whoever started it may be killed
     pairs = (each.rsplit("=", 1) for each in arguments.image)
     asyncio.run(run(arguments.folder, {name: Image.of(project) for name, project in pairs}))
 

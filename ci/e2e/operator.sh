@@ -55,6 +55,7 @@ finish() {
         show_logs 2>&1 | tail -n 60
     fi
     clean_up
+    [[ -d $WORK/checkout ]] && git worktree remove --force "$WORK/checkout"
     rm -rf "$WORK"
     exit "$code"
 }
@@ -91,11 +92,15 @@ eventually() {
 # --- the cluster -----------------------------------------------------------------------------
 
 start_local() {
+    "$PYTHON" -m rws_operator.testing # where the programs must be built, that is shown
     mkdir "$WORK/node"
     "$PYTHON" ci/e2e/local_node.py run "$WORK/node" --image "$IMAGE=$WORK/current/$NAME" \
         --image "$RENEWING=$WORK/renewing/$NAME" --image "$PREVIOUS=$WORK/previous/$NAME" &
     NODE_PID=$!
-    eventually 120 test -f "$WORK/node/kubeconfig"
+    until [[ -f $WORK/node/kubeconfig ]]; do
+        kill -0 "$NODE_PID" 2>/dev/null || fail "the control plane has ended"
+        sleep 0.3
+    done
     export KUBECONFIG=$WORK/node/kubeconfig
 }
 
@@ -316,7 +321,6 @@ previous_release() {
     fi
     say "the previous release is $tag"
     git worktree add --quiet --detach "$WORK/checkout" "$tag"
-    trap 'git worktree remove --force "$WORK/checkout"; finish' EXIT
     (
         cd "$WORK/checkout"
         make setup >/dev/null

@@ -3,7 +3,8 @@
 The protocol is client.authentication.k8s.io/v1 (and v1beta1): the program is told of the cluster
 in KUBERNETES_EXEC_INFO and prints an ExecCredential. kubernetes_asyncio could run it, but not end
 it: its program outlives a deadline, and importing the library costs 40 MB. Here the program and
-whatever it started are killed when it takes too long or nobody waits for it any more.
+whatever it started are killed when it takes too long or nobody waits for it any more, and so is
+what it left behind with its output still open.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +33,12 @@ _DEADLINE_SECONDS = 20.0
 
 _EARLY_SECONDS = 10.0
 """How long before it expires a credential is renewed."""
+
+_LEFT_OPEN_SECONDS = 1.0
+"""How long an ended program's output is read on that a child holds open."""
+
+_KILL_SECONDS = 1.0
+"""How long a killed program may take to end."""
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 """The protocol's versions, the one to use first."""
@@ -52,6 +60,29 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 _decode = msgspec.json.Decoder(_ExecCredential).decode
+
+
+class _Program(asyncio.SubprocessProtocol):
+    """A program that runs, and what it has printed.
+
+    asyncio's own Process waits for the output's end, which a child may hold open for ever.
+    """
+
+    def __init__(self) -> None:
+        self.output = bytearray()
+        self.ended, self.printed, self.gone = (asyncio.Event() for _ in range(3))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.output += data
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self.printed.set()
+
+    def process_exited(self) -> None:
+        self.ended.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gone.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +131,49 @@ class ExecPlugin:
         return credential
 
     async def _run(self) -> tuple[int | None, bytes]:
+        transport, program = await self._start()
+
+        def has_answered() -> bool:
+            code = transport.get_returncode()
+            return code is not None and (code != 0 or len(program.output) > 0)
+
+        try:
+            async with asyncio.timeout(_DEADLINE_SECONDS) as limit:
+                await program.ended.wait()
+                if has_answered():
+                    limit.reschedule(asyncio.get_running_loop().time() + _LEFT_OPEN_SECONDS)
+                await program.printed.wait()
+        except TimeoutError:
+            if not has_answered():
+                raise self._error(
+                    f"was not done after {_DEADLINE_SECONDS:g} s",
+                    "run it by hand to see what it waits for",
+                ) from None
+        finally:
+            if not (program.ended.is_set() and program.printed.is_set()):
+                # Its session: a script's own children outlive it.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(transport.get_pid(), signal.SIGKILL)
+            transport.close()
+            # Else what is left of it would be torn down when the loop may be closed.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_KILL_SECONDS):
+                    await program.gone.wait()
+        return transport.get_returncode(), bytes(program.output)
+
+    async def _start(self) -> tuple[asyncio.SubprocessTransport, _Program]:
         spec = {"interactive": False} | ({"cluster": self.cluster} if self.cluster else {})
         told = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
         info = {"KUBERNETES_EXEC_INFO": msgspec.json.encode(told).decode()}
         try:
-            process = await asyncio.create_subprocess_exec(
+            return await asyncio.get_running_loop().subprocess_exec(
+                _Program,
                 self.command,
                 *self.arguments,
                 env={**os.environ, **self.environment, **info},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:  # ValueError: a NUL, or a variable A=B
@@ -118,23 +181,6 @@ class ExecPlugin:
                 f"can't be run ({getattr(error, 'strerror', None) or 'unusable characters'})",
                 self.install_hint or "install it, or correct the command",
             ) from None
-        try:
-            async with asyncio.timeout(_DEADLINE_SECONDS):
-                output, _ = await process.communicate()
-        except TimeoutError:
-            raise self._error(
-                f"was not done after {_DEADLINE_SECONDS:g} s",
-                "run it by hand to see what it waits for",
-            ) from None
-        finally:
-            if process.returncode is None:
-                # Its session: a script's own children hold the pipes open.
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                # One that left the session may hold the pipes open for ever.
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.wait(), 1.0)
-        return process.returncode, output
 
     def _read(self, output: bytes) -> Credential:
         try:

@@ -21,6 +21,7 @@ import msgspec
 from rws_operator.client.address import SERVER_SCHEMES
 from rws_operator.client.credentials import Credential, bearer
 from rws_operator.client.kept_tokens import KeptTokens, Tokens
+from rws_operator.client.proxy import environment_proxy
 from rws_operator.client.tls import Tls, make_context
 from rws_operator.errors import KubeconfigError
 
@@ -136,12 +137,16 @@ class Oidc:
             raise self._config.error("refresh-token", "is not set", "log in again")
         context = await asyncio.to_thread(make_context, self._tls)
         connector = aiohttp.TCPConnector(ssl=context)
-        async with aiohttp.ClientSession(connector=connector, trust_env=True) as session:
-            async with session.get(f"{self._issuer}/.well-known/openid-configuration") as answer:
+        # Not trust_env: it reads ~/.netrc, and the environment's proxies otherwise than Go.
+        async with aiohttp.ClientSession(connector=connector) as session:
+            address = f"{self._issuer}/.well-known/openid-configuration"
+            async with session.get(address, proxy=environment_proxy(address)) as answer:
                 endpoint = msgspec.json.decode(await answer.read(), type=_Discovery).token_endpoint
+            proxy = environment_proxy(endpoint)
             given = _Answer()
             for form, headers in self._requests(refresh_token):
-                async with session.post(endpoint, data=form, headers=headers) as answer:
+                request = session.post(endpoint, data=form, headers=headers, proxy=proxy)
+                async with request as answer:
                     given = msgspec.json.decode(await answer.read(), type=_Answer)
                 if given.id_token is not None or given.error == "invalid_grant":
                     break

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from yarl import URL
 
 from rws_operator.client.address import PROXY_SCHEMES, is_address
-from rws_operator.errors import ConfigurationError
+from rws_operator.errors import KubeconfigError
 
 if TYPE_CHECKING:
     from rws_operator.client.config import ClientConfig
@@ -24,22 +24,29 @@ def proxy_of(config: ClientConfig) -> URL | None:
     """Return the proxy to go through to a server, or None.
 
     Raises:
-        ConfigurationError: The environment names one that can't be used.
+        KubeconfigError: The environment names one that can't be used.
     """
-    if config.proxy is not None:
-        return URL(config.proxy)
-    server = URL(config.server)
+    return environment_proxy(config.server) if config.proxy is None else URL(config.proxy)
+
+
+def environment_proxy(address: str) -> URL | None:
+    """Return the environment's proxy to go through to an address, or None.
+
+    Raises:
+        KubeconfigError: It is none that can be used.
+    """
+    server = URL(address)
     name = f"{server.scheme.upper()}_PROXY"
     found = _variable(name)
     if not found or _is_direct(server.raw_host or "", str(server.port)):
         return None
-    address = found if "://" in found else f"http://{found}"
-    if not is_address(address, PROXY_SCHEMES, may_hold_password=True):
-        raise ConfigurationError(
+    proxy = found if "://" in found else f"http://{found}"
+    if not is_address(proxy, PROXY_SCHEMES, may_hold_password=True):
+        raise KubeconfigError(
             f"{name} of the environment is no address that can be used",
             remedy="write http://host:port",
         )
-    return URL(address)
+    return URL(proxy)
 
 
 def _variable(name: str) -> str:
@@ -66,11 +73,11 @@ def _holds(entry: str, host: str, port: str, address: _Address | None) -> bool:
     if "/" in entry:
         return address is not None and _is_within(address, entry)
     name, only_port = _split(entry)
-    if only_port not in ("", port):
+    if not name or only_port not in ("", port):
         return False
     if address is not None:
         return _address(name) == address
-    domain = name.removeprefix("*")
+    domain = name[1:] if name.startswith("*.") else name
     return host == domain or host.endswith(domain if domain[:1] == "." else f".{domain}")
 
 

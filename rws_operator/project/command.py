@@ -2,6 +2,7 @@
 
 import click
 
+from rws_operator.project.add import add
 from rws_operator.project.controlplane import controlplane
 from rws_operator.project.new import new
 
@@ -12,4 +13,5 @@ def main() -> None:
 
 
 main.add_command(new)
+main.add_command(add)
 main.add_command(controlplane)

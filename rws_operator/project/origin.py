@@ -22,6 +22,7 @@ _RELEASE = re.compile(
 )
 _GIT = re.compile(r"git\+(https|ssh|file)://[\w.~:/@%+=&?-]+")
 _WHEEL = re.compile(r"rws_operator-[^-]+-[\w.]+-\w+-[\w.]+\.whl")
+_WHEEL_URL = re.compile(rf"https?://[\w.~:/@%+=&-]+/{_WHEEL.pattern}")
 _REMEDY = (
     "give a checkout's folder, a wheel (rws_operator-….whl), git+https://host/path@reference, or "
     "a release (rws-operator==0.1.0)"
@@ -57,7 +58,7 @@ def requirement_of(origin: str, extra: str | None = None) -> str:
     package = PACKAGE if extra is None else f"{PACKAGE}[{extra}]"
     if release := _RELEASE.fullmatch(origin):
         return package + re.sub(r"\s+", "", release["versions"])
-    if _GIT.fullmatch(origin):
+    if _GIT.fullmatch(origin) or _WHEEL_URL.fullmatch(origin):
         return f"{package} @ {origin}"
     if origin.startswith("git+"):
         raise ConfigurationError(

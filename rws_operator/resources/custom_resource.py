@@ -237,10 +237,16 @@ def _undecodable(
 ) -> DecodeError:
     try:
         metadata = msgspec.json.decode(data, type=_Identity).metadata
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         metadata = {}
     name = "/".join(str(metadata[part]) for part in ("namespace", "name") if part in metadata)
     first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] == "json_invalid" and "recursion limit" in first["msg"]:
+        return DecodeError(
+            f"{name or 'an object'} can't be read as {cls.__name__}: it is nested more than 200 "
+            "levels deep",
+            remedy="keep what is so deep as text in the object, or elsewhere",
+        )
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return DecodeError(

@@ -157,10 +157,11 @@ class RecordedObjects:
         before = self._held.get(kind, {}).get(key)
         new: dict[str, Any] = {"uid": f"uid-{next(self._versions)}"}
         known = before.whole["metadata"] if before else new
-        metadata = {"uid": known["uid"], "generation": 1, **held.whole["metadata"]}
+        kept = {"uid": known["uid"], "generation": known.get("generation", 1)}
+        metadata = {**kept, **held.whole["metadata"]}
         metadata["resourceVersion"] = str(next(self._versions))
         if before is not None and _changes(before.whole, held.whole):
-            metadata["generation"] = known["generation"] + 1
+            metadata["generation"] = kept["generation"] + 1
         whole = {"apiVersion": kind.api_version, "kind": kind.kind, **held.whole}
         self._held.setdefault(kind, {})[key] = _Held(held.base, {**whole, "metadata": metadata})
 

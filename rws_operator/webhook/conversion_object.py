@@ -19,6 +19,7 @@ import msgspec
 import pydantic
 
 from rws_operator import metrics
+from rws_operator.client.decode import UNDECODABLE
 from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.errors import DecodeError, OperatorError
 from rws_operator.webhook.conversion_carry import Carrier, merged_metadata
@@ -178,7 +179,10 @@ def _next(calls: Calls, made: Any, failure: OperatorError | None) -> FunctionCal
 
 
 def _read(raw: bytes) -> dict[str, Any]:
-    document = read_object(raw)
+    try:
+        document = read_object(raw)
+    except UNDECODABLE as error:
+        raise ConversionFailed(f"it can't be read: {error}") from error
     if not isinstance(document.get("metadata"), dict):
         raise ConversionFailed("it has no metadata")
     return document

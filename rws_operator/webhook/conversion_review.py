@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from rws_operator import metrics
+from rws_operator.client.decode import UNDECODABLE
 from rws_operator.webhook.errors import ReviewError
 
 API_VERSION = "apiextensions.k8s.io/v1"
@@ -25,10 +26,18 @@ class _Review(msgspec.Struct):
     request: _Request | None = None
 
 
+class _Names(msgspec.Struct):
+    """What messages tell of an object's metadata; the rest need not be readable."""
+
+    name: str = ""
+    namespace: str = ""
+
+
 Parts = dict[str, msgspec.Raw]
 """An object that was taken apart: its keys, each with the text of its value."""
 
 _read_review = msgspec.json.Decoder(_Review).decode
+_read_names = msgspec.json.Decoder(_Names).decode
 _read_text = msgspec.json.Decoder(str).decode
 read_object = msgspec.json.Decoder(dict[str, Any]).decode
 read_parts = msgspec.json.Decoder(Parts).decode
@@ -41,7 +50,7 @@ def without_managed_fields(parts: Parts) -> tuple[bytes, msgspec.Raw | None]:
     try:
         metadata = read_parts(parts["metadata"])
         managed_fields = metadata.pop("managedFields")
-    except (KeyError, msgspec.ValidationError):
+    except (KeyError, *UNDECODABLE):
         return _encode(parts), None
     return _encode({**parts, "metadata": metadata}), managed_fields
 
@@ -53,7 +62,8 @@ class RawObject:
         raw: Its JSON text.
 
     Raises:
-        msgspec.ValidationError: It doesn't say what it is.
+        msgspec.MsgspecError: It doesn't say what it is.
+        RecursionError: It is nested too deeply.
     """
 
     __slots__ = ("api_version", "kind", "parts", "raw")
@@ -61,17 +71,24 @@ class RawObject:
     def __init__(self, raw: msgspec.Raw) -> None:
         self.raw = raw
         self.parts = read_parts(raw)
+        self.api_version = self._text("apiVersion")
+        self.kind = self._text("kind")
+
+    def _text(self, key: str) -> str:
         try:
-            self.api_version = _read_text(self.parts["apiVersion"])
-            self.kind = _read_text(self.parts["kind"])
+            return _read_text(self.parts[key])
         except KeyError as error:
-            raise msgspec.ValidationError(f"an object lacks its {error.args[0]}") from error
+            raise msgspec.ValidationError(f"it lacks its {key}") from error
+        except msgspec.MsgspecError as error:
+            raise msgspec.ValidationError(f"{error} - at `$.{key}`") from error
 
     def __str__(self) -> str:
         """Kind, namespace and name, for messages."""
-        metadata = read_object(self.raw).get("metadata")
-        held = metadata if isinstance(metadata, dict) else {}
-        name = "/".join(str(held[part]) for part in ("namespace", "name") if held.get(part))
+        try:
+            held = _read_names(self.parts["metadata"])
+        except (KeyError, *UNDECODABLE):
+            held = _Names()
+        name = "/".join(filter(None, (held.namespace, held.name)))
         return f"{self.kind} {name or 'without a name'}"
 
 
@@ -89,11 +106,9 @@ class ConversionReview:
     def __init__(self, body: bytes, webhook: str) -> None:
         try:
             review = _read_review(body)
-            request = review.request
-            raw = (request.objects if request else None) or ()
-            self.objects = [RawObject(each) for each in raw]
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise ReviewError(400, f"the body is no ConversionReview: {error}") from error
+        request = review.request
         if (review.api_version, review.kind) != (API_VERSION, "ConversionReview"):
             raise ReviewError(
                 400,
@@ -106,6 +121,13 @@ class ConversionReview:
         self.uid = request.uid
         self.desired = request.desired
         self._webhook = webhook
+        self.objects: list[RawObject] = []
+        for each in request.objects or ():
+            try:
+                self.objects.append(RawObject(each))
+            except UNDECODABLE as error:
+                where = f"request.objects[{len(self.objects)}]"
+                raise ReviewError(400, f"{where} of the review is no object: {error}") from error
 
     def encode(self, objects: list[Any]) -> bytes:
         """The answer that holds the objects, as dicts or raw."""

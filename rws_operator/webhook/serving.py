@@ -153,7 +153,8 @@ class WebhookServer:
         loop = asyncio.get_running_loop()
         end_by = loop.time() + _FLUSH_SECONDS
         while True:
-            if not any(map(_has_socket, self._transports)) or loop.time() >= end_by:
+            is_open = any(_socket_file(transport) >= 0 for transport in self._transports)
+            if not is_open or loop.time() >= end_by:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
         for transport in list(self._transports):
@@ -202,8 +203,7 @@ class _Connection(web.RequestHandler):
         """Whether the client has sent anything since the last answer, read by us or not."""
         if self.heard or self.transport is None:
             return self.heard
-        socket = self.transport.get_extra_info("socket")  # None: the connection is lost
-        file = -1 if socket is None else socket.fileno()
+        file = _socket_file(self.transport)
         if file < 0:
             return False
         poll = select.poll()
@@ -211,12 +211,13 @@ class _Connection(web.RequestHandler):
         return bool(poll.poll(0))
 
 
-def _has_socket(transport: asyncio.BaseTransport) -> bool:
+def _socket_file(transport: asyncio.BaseTransport) -> int:
+    """The file descriptor of a connection's socket; -1 if it is closed, or the connection lost."""
     try:
         socket = transport.get_extra_info("socket")
     except AttributeError:  # asyncio's of TLS, closed a second time, has let go of it
-        return False
-    return socket is not None and socket.fileno() >= 0
+        return -1
+    return -1 if socket is None else int(socket.fileno())
 
 
 def _refusal() -> web.Response:

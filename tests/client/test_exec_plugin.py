@@ -1,8 +1,11 @@
 """Credential plugins: real programs, run, renewed and ended."""
 
 import asyncio
+import gc
 import json
 import os
+import signal
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -147,6 +150,58 @@ async def test_a_program_that_hangs_is_killed(
         with pytest.raises(KubeconfigError, match=r"was not done after 0\.3 s"):
             await ExecPlugin(program).renew(refused=False)
     assert_gone(tmp_path / "pids")
+
+
+async def test_a_child_that_holds_the_output_open(tmp_path: Path) -> None:
+    """What the program printed counts once it has ended; the child is killed soon."""
+    text = f"sleep 60 & echo $! > {tmp_path}/pids; echo '{credential(token='t')}'"
+    async with asyncio.timeout(3):
+        found = await ExecPlugin(script(tmp_path / "login", text)).renew(refused=False)
+    assert found.authorization == "Bearer t"
+    assert_gone(tmp_path / "pids")
+
+
+async def test_a_child_of_a_program_that_failed(tmp_path: Path) -> None:
+    """The code is told, not that something holds the output open."""
+    text = f"sleep 60 & echo $! > {tmp_path}/pids; exit 3"
+    async with asyncio.timeout(3):
+        with pytest.raises(KubeconfigError, match="ended with code 3"):
+            await ExecPlugin(script(tmp_path / "login", text)).renew(refused=False)
+    assert_gone(tmp_path / "pids")
+
+
+async def test_a_child_that_prints(tmp_path: Path) -> None:
+    """A program may leave the printing to a child that ends after it."""
+    text = f"(sleep 1.2; echo '{credential(token='t')}') &"
+    found = await ExecPlugin(script(tmp_path / "login", text)).renew(refused=False)
+    assert found.authorization == "Bearer t"
+
+
+async def test_a_child_that_hangs_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not spared at the deadline since its parent has ended."""
+    monkeypatch.setattr(exec_plugin, "_DEADLINE_SECONDS", 0.3)
+    program = script(tmp_path / "login", f"sleep 60 & echo $! > {tmp_path}/pids")
+    with pytest.raises(KubeconfigError, match=r"was not done after 0\.3 s"):
+        await ExecPlugin(program).renew(refused=False)
+    assert_gone(tmp_path / "pids")
+
+
+def test_a_child_beyond_reach_leaves_nothing_on_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """One that left the session holds the output open for ever; the loop can be closed."""
+    monkeypatch.setattr(exec_plugin, "_DEADLINE_SECONDS", 0.3)
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", unraisable.append)
+    program = script(tmp_path / "login", f"setsid sleep 60 & echo $! > {tmp_path}/pids; wait")
+    with pytest.raises(KubeconfigError, match="was not done after"):
+        asyncio.run(ExecPlugin(program).renew(refused=False))
+    gc.collect()
+    os.kill(int((tmp_path / "pids").read_text()), signal.SIGKILL)
+    assert unraisable == []
+    assert [str(each.message) for each in recwarn] == []
 
 
 async def test_a_request_that_gives_up_ends_the_program(

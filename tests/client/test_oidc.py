@@ -159,6 +159,46 @@ async def test_the_issuers_certificate_is_verified(tmp_path: Path) -> None:
         assert await trusted.authorization() == f"Bearer {fresh}"
 
 
+@pytest.mark.parametrize("is_near", [False, True])
+async def test_the_way_to_the_issuer(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_near: bool
+) -> None:
+    """It goes through the same proxies as to an API server, and no password of ~/.netrc does."""
+    issuer = server.address if is_near else "http://issuer.example.com"
+    proxy = "http://127.0.0.1:1" if is_near else server.address
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, proxy)
+    (tmp_path / "netrc").write_text("default login jane password hidden\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    fresh = id_token("fresh", 3600)
+    server.answer(ok({"token_endpoint": f"{issuer}/token"}), ok({"id_token": fresh}))
+    config = {"refresh-token": "r1", "client-secret": "s", "idp-issuer-url": issuer}
+    assert await credentials(tmp_path, **config).authorization() == f"Bearer {fresh}"
+    discovery, refresh = server.seen
+    assert "Authorization" not in discovery.headers
+    assert refresh.headers["Authorization"] == f"Basic {base64.b64encode(b'kube:s').decode()}"
+    beginning = "" if is_near else issuer
+    assert [discovery.target, refresh.target] == [
+        f"{beginning}/.well-known/openid-configuration",
+        f"{beginning}/token",
+    ]
+
+
+async def test_a_proxy_that_is_none_costs_no_good_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The issuer can't be asked then, and the log says why."""
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://p:1")
+    token = id_token("good", 3600)
+    config = {"refresh-token": "r1", "idp-issuer-url": "https://issuer.example.com"}
+    found = credentials(tmp_path, **config, **{"id-token": token})
+    assert await found.authorization() == f"Bearer {token}"
+    found._hear_refusals_at = 0.0  # type: ignore[attr-defined]
+    assert not await found.refused(f"Bearer {token}")
+    assert await found.authorization() == f"Bearer {token}"
+    assert "HTTPS_PROXY of the environment is no address" in caplog.text
+
+
 def kept(path: Path) -> dict[str, str]:
     """Return the tokens in a kubeconfig."""
     config = yaml.safe_load(path.read_text())["users"][0]["user"]["auth-provider"]["config"]

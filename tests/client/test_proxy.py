@@ -136,6 +136,9 @@ def test_servers_that_are_reached_directly(
     [
         ("https://example.com", ".example.com"),
         ("https://an-example.com", "example.com"),
+        ("https://example.com", "*example.com"),
+        ("https://a.example.com", "*example.com"),
+        ("https://a.example.com.", ":443"),
         ("https://a.example.com", "a.example.com:6443"),
         ("https://10.1.2.3:6443", "10.1.2,10.1.2.0/33,10.0.0.0/x,10.1.2.3:443"),
         ("https://10.1.2.3:6443", "fd00::/8,127.0.0.0/8"),

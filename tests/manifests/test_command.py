@@ -100,6 +100,33 @@ def test_anothers_folder_is_not_written_to(
     assert [path.name for path in tmp_path.iterdir()] == ["kustomization.yaml"]
 
 
+def test_another_form_below_it_stays(tmp_path: Path) -> None:
+    """A chart in a folder of the kustomize folder is another's output."""
+    chart = ["--manifests", "--output", str(tmp_path / "out" / "chart"), "--as", "helm"]
+    folder = ["--manifests", "--output", str(tmp_path / "out"), "--as", "kustomize"]
+    made = operator("shelves")
+    assert main(made, folder) == 0
+    assert main(made, chart) == 0
+    written = sorted((tmp_path / "out" / "chart").rglob("*"))
+    assert main(made, folder) == 0
+    assert sorted((tmp_path / "out" / "chart").rglob("*")) == written
+
+
+def test_somebodys_file_in_the_way_is_not_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named, and nothing is written."""
+    asked = ["--manifests", "--output", str(tmp_path), "--as", "kustomize"]
+    assert main(operator("shelves"), asked) == 0
+    before = {path: path.read_text() for path in tmp_path.iterdir()}
+    (mine,) = [path for path in before if path.name.startswith("deployment")]
+    before[mine] = "mine: true\n"
+    mine.write_text(before[mine])
+    assert main(operator("shelves"), [*asked, "--with", "all"]) == 1
+    assert f"error: --output: {mine} is in the way" in capsys.readouterr().err
+    assert {path: path.read_text() for path in tmp_path.iterdir()} == before
+
+
 def test_a_folder_that_can_not_be_made_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,6 +15,7 @@ from rws_operator.project.names import class_of, kind_of_project, module_of
 from rws_operator.resources import kinds
 
 ROOT = Path(__file__).parents[2]
+WHEEL_URL = "https://host/a/rws_operator-0.1.0-py3-none-any.whl"
 
 
 @pytest.mark.parametrize(
@@ -175,6 +176,7 @@ def test_quotes_hold_anything():
         ("rws-operator == 0.1.0", "dev", "rws-operator[dev]==0.1.0"),
         ("rws_operator>=0.1,<2", None, "rws-operator>=0.1,<2"),
         ("git+https://host/x@v1", "dev", "rws-operator[dev] @ git+https://host/x@v1"),
+        (WHEEL_URL, "dev", f"rws-operator[dev] @ {WHEEL_URL}"),
         (str(ROOT), "dev", f"rws-operator[dev] @ {ROOT.as_uri()}"),
         (ROOT.as_uri(), None, f"rws-operator @ {ROOT.as_uri()}"),
     ],
@@ -199,6 +201,7 @@ def test_a_path_needs_no_quoting(tmp_path: Path):
     [
         (None, "rws-operator==1.2.3"),
         ('{"url": "file:///a%20b/x.whl", "archive_info": {}}', "/a b/x.whl"),
+        (f'{{"url": "{WHEEL_URL}", "archive_info": {{}}}}', WHEEL_URL),
         ('{"url": "file:///src", "dir_info": {"editable": true}}', "/src"),
         (
             '{"url": "https://host/x", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',

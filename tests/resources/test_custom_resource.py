@@ -108,6 +108,10 @@ def test_an_object_of_another_kind_is_refused() -> None:
          r"a can't be read as Backup: \.spec\.size: .*\(and 1 more\)"),
         (b'{"metadata": {"name": "a"}, "spec": {"names": [1]}}', r"\.spec\.names\[0\]"),
         (b"{", "an object can't be read as Backup"),
+        (b'{"metadata": {"name": "a"}, "deep": ' + b"[" * 300 + b"]" * 300 + b"}",
+         "a can't be read as Backup: it is nested more than 200 levels deep: keep"),
+        (b'{"metadata": {"name": "a"}, "deep": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+         "an object can't be read as Backup: it is nested more than 200 levels deep: keep"),
         (b"[]", "an object can't be read as Backup"),
     ],
 )  # fmt: skip

@@ -164,6 +164,8 @@ async def test_a_field_left_out_of_the_next_apply_is_gone():
     assert second["metadata"]["labels"] == {"theirs": "1"}
     assert second["metadata"]["uid"] == first["metadata"]["uid"]
     assert second["metadata"]["generation"] == first["metadata"]["generation"] + 1
+    third = await apply(a="2")
+    assert third["metadata"]["generation"] == second["metadata"]["generation"]
 
 
 @pytest.mark.parametrize(("spec", "fault"), BROKEN)

@@ -174,6 +174,47 @@ async def test_malformed_review(body):
 
 
 @pytest.mark.parametrize(
+    ("obj", "fault"),
+    [
+        ("a text", "Expected `object`, got `str`"),
+        ({"kind": "Box"}, "it lacks its apiVersion"),
+        ({"apiVersion": "x/v1", "kind": 1}, "Expected `str`, got `int` - at `$.kind`"),
+    ],
+)
+async def test_malformed_object(obj, fault):
+    """What is no object is told with its place in the review, and what is wrong there."""
+    with pytest.raises(ReviewError) as caught:
+        await answer(ENDPOINT, review(V.api_version("v1"), old(), obj))
+    assert str(caught.value) == f"request.objects[1] of the review is no object: {fault}"
+
+
+@pytest.mark.parametrize(
+    "endpoint", [ENDPOINT, RawConversion("/raw", lambda *_: pytest.fail("called"))]
+)
+@pytest.mark.parametrize("field", ["metadata", "spec"])
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (b'"x":"\xff"', "Invalid UTF-8"),
+        (b'"\xff":1', "Invalid UTF-8"),
+        (b'"x":1e999', "Number out of range"),
+    ],
+)
+async def test_text_that_can_not_be_read(endpoint, field, text, fault):
+    """The result is Failed and names the object; no function is blamed."""
+    panics = metrics.conversion_panics._value.get()
+    obj = old()
+    obj[field]["PLACE"] = 1
+    body = review(V.api_version("v1"), obj).replace(b'"PLACE":1', text)
+    response = await answer(endpoint, body)
+    assert response["result"]["status"] == "Failed"
+    message = response["result"]["message"]
+    assert message.startswith("Backup default/nightly can't be converted from ")
+    assert f": it can't be read: {fault}" in message
+    assert metrics.conversion_panics._value.get() == panics
+
+
+@pytest.mark.parametrize(
     ("desired", "obj", "message"),
     [
         ("v9", old(), "no version v9 of it: it converts v1, v1alpha1, v2"),

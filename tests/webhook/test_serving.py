@@ -372,11 +372,15 @@ async def test_a_stop_at_once_waits_for_no_idle_connection(server: WebhookServer
     writer.close()
 
 
+@pytest.mark.parametrize("has_called", [False, True])
 async def test_a_connection_that_was_closed_twice_does_not_fail_a_stop(
-    server: WebhookServer,
+    server: WebhookServer, has_called: bool
 ) -> None:
     """The TLS transport of asyncio lets go of its socket then, and raises if asked about it."""
-    _, writer = await connect(server)
+    reader, writer = await connect(server)
+    if has_called:
+        writer.write(CALL + b"{}")
+        await reader.readuntil(b"{}")
     transport: Any = await eventually(1, lambda: next(iter(server._transports), None), 0.01)
     transport.close()
     transport.close()
