@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -18,7 +19,7 @@ from rws_operator.manifests.stream import to_yaml
 from rws_operator.process import say, tell_failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from rws_operator.cli.program import Program
     from rws_operator.manifests.extras import Extras
@@ -79,7 +80,7 @@ def print_manifests(
     program: Program,
     *,
     debug: bool,
-    wanted: Iterable[str],
+    wanted: Sequence[str],
     output: Path | None,
     form: str | None,
     **arguments: Any,
@@ -110,18 +111,18 @@ def print_manifests(
     return 0
 
 
-def _chosen(wanted: Iterable[str]) -> Extras:
+def _chosen(wanted: Sequence[str]) -> Extras:
     """What is asked for; what is not, is not named."""
     if EVERYTHING in wanted:
         return extras.ALL
-    chosen: Any = {each.replace("-", "_"): True for each in wanted}
-    return chosen  # type: ignore[no-any-return]
+    return cast("Extras", {each.replace("-", "_"): True for each in wanted})
 
 
 def _write(
     program: Program, folder: Path, is_chart: bool, arguments: dict[str, Any], chosen: Extras
 ) -> None:
     name = object_name(program.name)
+    written = shlex.quote(str(folder))
 
     def render(namespace: str, extras: Extras = chosen) -> list[dict[str, Any]]:
         given: dict[str, Any] = arguments | {"namespace": namespace}
@@ -129,11 +130,11 @@ def _write(
 
     if is_chart:
         write_folder(folder, helm.chart(name, render, chosen), root=helm.FILE)
-        say(f"wrote the chart: helm install {name} {folder} -n {name} --create-namespace")
+        say(f"wrote the chart: helm install {name} {written} -n {name} --create-namespace")
     else:
         files = kustomize.kustomization(render, arguments["namespace"] or name)
         write_folder(folder, files, root=kustomize.FILE)
-        say(f"wrote the folder: kubectl apply -k {folder}")
+        say(f"wrote the folder: kubectl apply -k {written}")
 
 
 def _tell_notes(program: Program, arguments: dict[str, Any], chosen: Extras) -> None:

@@ -12,11 +12,13 @@ import binascii
 import logging
 import re
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 
 import aiohttp
 import msgspec
+from yarl import URL
 
 from rws_operator.client.address import SERVER_SCHEMES
 from rws_operator.client.credentials import Credential, bearer
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from rws_operator.client.kubeconfig_entry import Entry
 
 _log = logging.getLogger("rws_operator.client")
+
+_T = TypeVar("_T")
 
 _DEADLINE_SECONDS = 20.0
 """Less than a request's own deadline, so that the error names the identity provider."""
@@ -141,18 +145,36 @@ class Oidc:
         async with aiohttp.ClientSession(connector=connector) as session:
             address = f"{self._issuer}/.well-known/openid-configuration"
             async with session.get(address, proxy=environment_proxy(address)) as answer:
-                endpoint = msgspec.json.decode(await answer.read(), type=_Discovery).token_endpoint
-            proxy = environment_proxy(endpoint)
+                endpoint = await self._endpoint(answer)
+            post = partial(session.post, endpoint, proxy=environment_proxy(endpoint))
             given = _Answer()
             for form, headers in self._requests(refresh_token):
-                request = session.post(endpoint, data=form, headers=headers, proxy=proxy)
-                async with request as answer:
-                    given = msgspec.json.decode(await answer.read(), type=_Answer)
+                # No redirects: they would be sent the form too.
+                async with post(data=form, headers=headers, allow_redirects=False) as answer:
+                    given = await self._decoded(answer, _Answer, "token")
                 if given.id_token is not None or given.error == "invalid_grant":
                     break
         if given.id_token is None:
-            raise self._error(f"gave no id token ({_words(given.error)})", "log in again")
+            words = _words(given.error, answer.status)
+            remedy = "log in again" if given.error or answer.ok else _CHECK_ADDRESS
+            raise self._error(f"gave no id token ({words})", remedy)
         return Tokens(given.id_token, given.refresh_token or refresh_token)
+
+    async def _endpoint(self, answer: aiohttp.ClientResponse) -> str:
+        """Return where to refresh; over no less than what the issuer's own address asks for."""
+        endpoint = (await self._decoded(answer, _Discovery, "token_endpoint")).token_endpoint
+        way = [*(hop.url for hop in answer.history), answer.url, URL(endpoint)]
+        if URL(self._issuer).scheme == "https" and any(url.scheme != "https" for url in way):
+            raise self._error(
+                "leads to a token_endpoint without TLS", "have the issuer name https:// addresses"
+            )
+        return endpoint
+
+    async def _decoded(self, answer: aiohttp.ClientResponse, kind: type[_T], name: str) -> _T:
+        try:
+            return msgspec.json.decode(await answer.read(), type=kind)
+        except (msgspec.MsgspecError, RecursionError):
+            raise self._error(f"gave no {name} (status {answer.status})", _CHECK_ADDRESS) from None
 
     def _requests(self, refresh_token: str) -> list[tuple[dict[str, str], dict[str, str]]]:
         """Return form and headers of what to ask: where to put a secret, issuers don't agree."""
@@ -170,10 +192,10 @@ class Oidc:
         return self._config.error("idp-issuer-url", f"{self._issuer} {what}", remedy)
 
 
-def _words(error: str | None) -> str:
+def _words(error: str | None, status: int) -> str:
     """Return an issuer's error code, unless it is something else."""
     if error is None:
-        return "no error either"
+        return f"status {status}, no error either"
     return error if re.fullmatch("[a-z_]{1,40}", error) else "an error of its own"
 
 

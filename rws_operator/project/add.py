@@ -17,7 +17,7 @@ from rws_operator.errors import ConfigurationError, OperatorError
 from rws_operator.project.add_kinds import names_of
 from rws_operator.project.add_project import PACKAGE, PROGRAM, Project
 from rws_operator.project.answers import check_answer
-from rws_operator.project.names import class_of, module_of
+from rws_operator.project.names import module_of
 from rws_operator.project.origin import PACKAGE as RUNTIME
 
 if TYPE_CHECKING:
@@ -60,18 +60,26 @@ def webhook(kind: str) -> None:
     """Add webhooks of the kind NAME, which is there already."""
     with _told_failures():
         project = Project.find(Path.cwd())
-        if project.kind(kind) is None:
+        found = project.kind(kind)
+        if found is None:
             there = ", ".join(sorted({each.kind for each in project.kinds})) or "none"
             raise ConfigurationError(
                 f"there is no kind {kind} in {PACKAGE}/, but {there}",
                 remedy=f"add it: rws-operator add kind {kind}",
             )
         answers = _answers(project, kind, {})
-        for other in project.webhooks(class_of(kind)):
-            if other != _WEBHOOK[0].format(**answers):
+        module = _WEBHOOK[0].format(**answers)
+        holding = project.webhooks(found.class_name)
+        for other in holding:
+            if other != module:
                 raise ConfigurationError(
                     f"{kind} has webhooks in {other}", remedy="write others there"
                 )
+        if project.has(module) and not holding:
+            raise ConfigurationError(
+                f"there is {module} already, and it has no webhook of {kind}",
+                remedy="write it there",
+            )
         _extend(project, answers, _WEBHOOK)
 
 

@@ -24,6 +24,7 @@ class DefinedKind:
 
     Attributes:
         kind: Its name.
+        class_name: The class that defines it.
         group: Its API group; None if the source does not say it plainly.
         plural: Its plural.
         short_names: Its short names.
@@ -32,6 +33,7 @@ class DefinedKind:
     """
 
     kind: str
+    class_name: str
     group: str | None
     plural: str
     short_names: frozenset[str]
@@ -62,6 +64,7 @@ def kinds_in(tree: ast.Module, path: str) -> Iterator[DefinedKind]:
         kind = texts.get("kind") or node.name
         yield DefinedKind(
             kind=kind,
+            class_name=node.name,
             group=texts["group"],
             plural=texts.get("plural") or plural_of_kind(kind),
             short_names=_texts(keywords.get("short_names"), constants),
@@ -72,15 +75,15 @@ def kinds_in(tree: ast.Module, path: str) -> Iterator[DefinedKind]:
 
 def webhooks_in(tree: ast.Module) -> frozenset[str]:
     """The classes that a module declares admission webhooks of."""
-    return frozenset(
-        node.args[0].id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in _WEBHOOKS
-        and node.args
-        and isinstance(node.args[0], ast.Name)
-    )
+    found = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr=called),
+                args=[ast.Name(id=name) | ast.Attribute(attr=name), *_],
+            ) if called in _WEBHOOKS:
+                found.add(name)
+    return frozenset(found)
 
 
 def bound_in(tree: ast.Module) -> frozenset[str]:

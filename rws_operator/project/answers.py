@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rws_operator.errors import ConfigurationError, ResourceDefinitionError
 from rws_operator.project.names import LENGTH, class_of, is_usable_module, plural_of_kind
-from rws_operator.project.origin import PACKAGE, requirement_of
+from rws_operator.project.origin import requirement_of, runtime_packages
 from rws_operator.resources import CustomResource, kinds
 from rws_operator.resources.kind import Kind
 
@@ -25,12 +25,6 @@ _OWN_NAMESPACES = re.compile(r"default|kube-.*")
 _PATH_WORDS = frozenset({"namespaces", "watch", "proxy"})
 _DESCRIPTION_LENGTH = 300
 _UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})  # control, surrogate, line and paragraph ends
-
-RUNTIME_PACKAGES = frozenset(
-    {PACKAGE, "aiohttp", "click", "cryptography", "kubernetes-asyncio", "msgspec"}
-    | {"prometheus-client", "pydantic", "pyyaml"}
-)
-"""What every operator needs: a project of that name would need itself."""
 
 _BUILT_IN = {kind.kind: kind for kind in vars(kinds).values() if isinstance(kind, Kind)}
 
@@ -70,7 +64,7 @@ def _name(name: str, _: Mapping[str, str]) -> str:
             f"name {name!r} is a namespace of the cluster's own",
             remedy="the operator's namespace is named after it: choose another, e.g. my-operator",
         )
-    if name in RUNTIME_PACKAGES:
+    if name in runtime_packages():
         raise ConfigurationError(
             f"name {name!r} is a package that the operator needs",
             remedy="pip can't have two of one name: choose another, e.g. my-operator",

@@ -110,10 +110,16 @@ def download(url: str, sha512: str, version: str | None) -> None:
 @controlplane.command()
 @_version_option
 def clean(version: str | None) -> None:
-    """Remove the programs of all versions, or of one, and what dead control planes left."""
+    """Remove the programs of all versions, or of one, and what dead control planes left.
+
+    Those that a control plane runs on stay.
+    """
     with _told_failures():
         for folder, size in clear_cached(version=version):
-            click.echo(f"removed {folder} ({size / 1e6:.0f} MB)")
+            if size is None:
+                click.echo(f"left {folder}: a control plane runs on it")
+            else:
+                click.echo(f"removed {folder} ({size / 1e6:.0f} MB)")
         for folder in sweep():
             click.echo(f"removed {folder}")
 

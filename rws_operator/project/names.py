@@ -13,6 +13,7 @@ import re
 import sys
 
 import rws_operator
+from rws_operator import testing
 from rws_operator.resources.definition import plural_of
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -22,10 +23,7 @@ _SUFFIX = "Resource"
 LENGTH = 63
 """How long a module's name may be: a line that imports from it has 100 characters."""
 
-TAKEN_CLASSES = frozenset(
-    {*dir(builtins), *rws_operator.__all__, "Any", "NamespacedApi", "OperatorRuns"}
-    | {"RecordingContext", "TestNamespace"}
-)
+TAKEN_CLASSES = frozenset({*dir(builtins), *rws_operator.__all__, *testing.__all__, "Any"})
 """What a starter's modules import or may use beside the classes of a kind."""
 
 

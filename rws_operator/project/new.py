@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
+import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,7 @@ from rws_operator.project.names import kind_of_project
 from rws_operator.project.starters import NAMES, Starter, check_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _NEXT = {
     "operator": {
@@ -58,13 +61,24 @@ def new(starter: str, output_dir: Path, no_input: bool, **given: str | None) -> 
     try:
         chosen = Starter(starter)
         answers = _answers(chosen, given, output_dir, no_input=no_input)
-        made = chosen.make(answers, output_dir)
+        with _ended_by_sigterm():
+            made = chosen.make(answers, output_dir)
     except OperatorError as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"Made {made}. Go on there:\n\n  cd {shlex.quote(str(made))}")
     width = max(map(len, _NEXT[starter]))
     for command, what in _NEXT[starter].items():
         click.echo(f"  {command:<{width}}   # {what}")
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the program as an exception does, so that what is half made is removed."""
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _answers(
@@ -103,8 +117,10 @@ def _ask(question: str, words: str, default: str, answers: dict[str, str]) -> st
 
 
 def _usable_kind(kind: str, answers: Mapping[str, str]) -> str:
-    """A kind that a project's name suggests, if it can be one."""
+    """A kind that a project's name suggests; where it can't be one, another, and why."""
     try:
         return check_answer("kind", kind, answers)
-    except ConfigurationError:
-        return kind_of_project("greeting")
+    except ConfigurationError as error:
+        instead = kind_of_project("greeting")
+        click.echo(f"note: {error.what}; {instead} instead, unless --kind names one", err=True)
+        return instead

@@ -1,7 +1,8 @@
 """Where a new project gets rws-operator from, as pip takes it.
 
 An answer is a checkout, a wheel, a git reference or a release; by default what this very program
-was installed from. Either becomes a requirement (PEP 508) that needs no quoting in a Makefile.
+was installed from. Either becomes a requirement (PEP 508) that needs no quoting in a Makefile but
+for the `#` before a git reference's folder.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ PACKAGE = "rws-operator"
 _RELEASE = re.compile(
     r"rws[-_.]operator(?P<versions>((\s*(==|~=|>=|<=|!=|>|<)\s*[\w.*+!-]+)(\s*,(?=.)|$))*)"
 )
-_GIT = re.compile(r"git\+(https|ssh|file)://[\w.~:/@%+=&?-]+")
+_GIT = re.compile(r"git\+(https|ssh|file)://[\w.~:/@%+=&?-]+(#subdirectory=[\w.~/%+-]+)?")
 _WHEEL = re.compile(r"rws_operator-[^-]+-[\w.]+-\w+-[\w.]+\.whl")
 _WHEEL_URL = re.compile(rf"https?://[\w.~:/@%+=&-]+/{_WHEEL.pattern}")
+_DISTRIBUTION = re.compile(r"[\w.-]+")
 _REMEDY = (
     "give a checkout's folder, a wheel (rws_operator-….whl), git+https://host/path@reference, or "
     "a release (rws-operator==0.1.0)"
@@ -44,6 +46,16 @@ def default_origin() -> str:
     return _noted_origin(json.loads(noted))
 
 
+def runtime_packages() -> frozenset[str]:
+    """What every operator needs, this package included: a project of such a name needs itself."""
+    try:
+        requirements = distribution(PACKAGE).requires or []
+    except PackageNotFoundError:
+        requirements = []
+    names = (_DISTRIBUTION.match(each) for each in requirements if "extra ==" not in each)
+    return frozenset({PACKAGE, *(each[0].lower() for each in names if each)})
+
+
 def requirement_of(origin: str, extra: str | None = None) -> str:
     """The requirement that stands for an origin.
 
@@ -62,11 +74,13 @@ def requirement_of(origin: str, extra: str | None = None) -> str:
         return f"{package} @ {origin}"
     if origin.startswith("git+"):
         raise ConfigurationError(
-            f"{origin!r} is no git reference", remedy="write git+https://host/path@reference"
+            f"{origin!r} is no git reference",
+            remedy="write git+https://host/path@reference, if need be with #subdirectory=folder "
+            "and nothing else behind it",
         )
     if not origin:
         raise ConfigurationError(f"nothing says where {PACKAGE} is", remedy=_REMEDY)
-    path = Path(_path_of(origin)).expanduser().absolute()
+    path = _expanded(_path_of(origin)).absolute()
     if not path.exists():
         raise ConfigurationError(f"there is no {path}", remedy=_REMEDY)
     if not (_WHEEL.fullmatch(path.name) if path.is_file() else _is_checkout(path)):
@@ -78,13 +92,23 @@ def _noted_origin(noted: dict[str, object]) -> str:
     """What pip noted down about an installation (PEP 610)."""
     url = str(noted["url"])
     if isinstance(vcs := noted.get("vcs_info"), dict):
-        return f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
+        folder = f"#subdirectory={noted['subdirectory']}" if "subdirectory" in noted else ""
+        return f"{vcs['vcs']}+{url}@{vcs['commit_id']}{folder}"
     return _path_of(url)
 
 
 def _path_of(origin: str) -> str:
     parts = urlsplit(origin)
     return unquote(parts.path) if parts.scheme == "file" else origin
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ConfigurationError(
+            f"{path!r} begins at a home that is not known", remedy="write the folder's whole path"
+        ) from error
 
 
 def _is_checkout(folder: Path) -> bool:

@@ -7,7 +7,10 @@ answers. Invariant: a project that can't be made whole is not begun.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,13 +22,15 @@ from typing import TYPE_CHECKING, Any
 from rws_operator.errors import ConfigurationError, OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from jinja2 import Environment
 
 INSTALLED = Path(__file__).with_name("starters")
 CHECKED_OUT = Path(__file__).parents[2] / "starters"
 NAMES = ("operator", "minimal")
+
+_WORKSHOP = ".rws-operator-new-"
 
 
 class Starter:
@@ -71,9 +76,9 @@ class Starter:
         check_empty(project)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder, prefix=f".{project.name}-") as made:
-                self._generate(answers, Path(made))
-                _move(Path(made, project.name), project)
+            with _workshop(folder) as made:
+                self._generate(answers, made)
+                _move(made / project.name, project)
         except OSError as error:
             raise OperatorError(f"{project} can't be written: {error}") from error
         return project
@@ -103,6 +108,26 @@ class Starter:
 
     def _rendered(self, text: str, answers: Mapping[str, Any]) -> str:
         return self._environment.from_string(text).render(cookiecutter=dict(answers))
+
+
+@contextlib.contextmanager
+def _workshop(folder: Path) -> Iterator[Path]:
+    """A temporary folder in a folder, where what a killed process left of its own is removed.
+
+    Whoever works there holds a shared lock; who can lock out all others sees only dead ones' work.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # somebody works there, or there are no locks
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in folder.glob(f"{_WORKSHOP}*"):
+                shutil.rmtree(left, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_SH)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=_WORKSHOP) as made:
+            yield Path(made)
+    finally:
+        os.close(handle)
 
 
 def _move(source: Path, target: Path) -> None:

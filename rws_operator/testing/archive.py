@@ -39,7 +39,8 @@ def fetch_programs(
         The names of the programs that it has.
 
     Raises:
-        ProgramsNotFound: It can't be fetched, has no or another checksum, or is no archive.
+        ProgramsNotFound: It can't be fetched, has no or another checksum, or is no whole archive.
+        OSError: The folder can't be written.
     """
     expected = sha512.lower()
     if not re.fullmatch("[0-9a-f]{128}", expected):
@@ -81,14 +82,22 @@ def _unpack(address: str, file: IO[bytes], names: Sequence[str], folder: Path) -
                     with content:
                         _install(content, folder / name)
                     found.append(name)
-    except tarfile.TarError as error:
-        raise ProgramsNotFound(f"{address} is no tar archive: {error}") from error
+    except Exception as error:  # each compression has errors of its own, an OSError without number
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the disk
+        raise ProgramsNotFound(
+            f"{address} is no whole tar archive: {error}",
+            remedy="make it anew; its checksum is that of the broken one",
+        ) from error
     return found
 
 
 def _install(content: IO[bytes], target: Path) -> None:
     partial = target.with_name(f".{target.name}.partial")
-    with partial.open("wb") as file:
-        shutil.copyfileobj(content, file, _CHUNK)
-    partial.chmod(0o755)
-    os.replace(partial, target)
+    try:
+        with partial.open("wb") as file:
+            shutil.copyfileobj(content, file, _CHUNK)
+        partial.chmod(0o755)
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)

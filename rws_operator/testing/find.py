@@ -7,9 +7,10 @@ Invariant: what is in the cache is whole. Files get there by a rename.
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urldefrag
 
@@ -32,9 +33,9 @@ def cache_folder(environ: Mapping[str, str] = os.environ, *, version: str | None
         version: Of Kubernetes, see `asked_version`.
 
     Raises:
-        ProgramsNotFound: No such version is shipped.
+        ProgramsNotFound: No such version is shipped, or this user has no home.
     """
-    root = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    root = Path(environ.get("XDG_CACHE_HOME") or _home() / ".cache")
     folder = asked_version(version, environ) or KUBERNETES_VERSION
     return root / "rws-operator" / "controlplane" / folder
 
@@ -108,32 +109,70 @@ def fetch_cached(
 
 def clear_cached(
     environ: Mapping[str, str] = os.environ, *, version: str | None = None
-) -> list[tuple[Path, int]]:
+) -> list[tuple[Path, int | None]]:
     """Remove the programs of one version from the cache, by default of all that are there.
+
+    What a control plane runs on stays.
 
     Args:
         environ: Names the cache; a version in it counts for nothing.
         version: Of Kubernetes, see `asked_version`.
 
     Returns:
-        The folders that held any, and how many bytes.
+        The folders that held any, and how many bytes; None for one that stays.
 
     Raises:
         ProgramsNotFound: No such version is shipped, or a file can't be removed.
     """
     one = cache_folder(environ, version=version)
-    removed = []
+    found: list[tuple[Path, int | None]] = []
     for folder in [one] if version else sorted(one.parent.glob("v*")):
         if not folder.is_dir():
             continue
         with _alone(folder):  # whose lock stays: another process may wait for it
+            if any(is_in_use(folder / name) for name in PROGRAMS):
+                found.append((folder, None))
+                continue
             files = [path for path in folder.iterdir() if path.name != _LOCK]
             size = sum(path.stat().st_size for path in files)
             for path in files:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         if files:
-            removed.append((folder, size))
-    return removed
+            found.append((folder, size))
+    return found
+
+
+@contextlib.contextmanager
+def in_use(programs: Iterable[Path]) -> Iterator[None]:
+    """Keep programs from `clear_cached` while open; the kernel lets go of them with this process.
+
+    What can't be locked, on a file system without locks, is not kept.
+    """
+    with contextlib.ExitStack() as held:
+        for program in programs:
+            with contextlib.suppress(OSError):
+                fcntl.flock(held.enter_context(program.open("rb")), fcntl.LOCK_SH)
+        yield
+
+
+def is_in_use(program: Path) -> bool:
+    """Return whether a process keeps a program by `in_use`."""
+    with contextlib.suppress(OSError), program.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:
+        raise ProgramsNotFound(
+            "the control plane's programs have no place: this user has no home",
+            remedy="set HOME or XDG_CACHE_HOME",
+        ) from error
 
 
 @contextlib.contextmanager

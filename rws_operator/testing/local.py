@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from rws_operator.testing import programs
 from rws_operator.testing.errors import ControlPlaneError
-from rws_operator.testing.find import find_programs
+from rws_operator.testing.find import find_programs, in_use
 from rws_operator.testing.folder import owned_folder, reserved_port
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.kubernetes_version import check_version
@@ -44,6 +44,7 @@ class LocalControlPlane:
         self._running: dict[str, ChildProcess] = {}
         paths = find_programs(version=version)
         with contextlib.ExitStack() as starting:
+            starting.enter_context(in_use(paths.values()))
             self.folder = starting.enter_context(owned_folder())
             port = starting.enter_context(reserved_port())
             self.admin = programs.write_credentials(self.folder, port)

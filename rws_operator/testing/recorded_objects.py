@@ -1,8 +1,9 @@
 """The objects of a `RecordingContext`: what a handler reads, and what its writes make of them.
 
-They stand in for both cache and API server. A status is merged as the API server does, and an
-apply is laid over what was there before the first one, so that fields left out of the next are
-gone; but lists are replaced whole, and nothing is defaulted.
+They stand in for both cache and API server. A status is merged as the API server does; an apply
+writes none, and is laid over what was there before the first one, so that fields left out of the
+next are gone; what has finalizers is only marked by a deletion, and goes with the last of them. But
+lists are replaced whole, and nothing is defaulted.
 
 Invariant: an object of a class that breaks the class's schema is never held.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -54,7 +56,7 @@ class RecordedObjects:
         self._schemas: dict[Kind, Any] = {}
         self._versions = itertools.count(1)
         for each in resources:
-            self._learn(each)
+            self.learn(each)
 
     def add(self, obj: Any, kind: Kind) -> None:
         """Hold an object as if the API server had it: with uid, generation and version.
@@ -73,7 +75,11 @@ class RecordedObjects:
 
     def informers(self, kind: Kind, namespace: str | None = None) -> Sequence[Any]:
         """One that holds the kind's objects."""
-        return [RecordedKind(self, kind)]
+        return [self.informer(kind, Selection())]
+
+    def informer(self, kind: Kind, selection: Selection, **_: bool) -> Any:
+        """One that holds the kind's objects of one namespace, or of all."""
+        return RecordedKind(self, kind, selection)
 
     def records(self, kind: Kind) -> dict[ObjectKey, ObjectRecord]:
         """A kind's objects, by key."""
@@ -93,7 +99,7 @@ class RecordedObjects:
     def learn_from(self, obj: Any) -> None:
         """Have the schema of an object's class, if it has one."""
         if isinstance(obj, CustomResource):
-            self._learn(type(obj))
+            self.learn(type(obj))
 
     def apply(self, reference: Reference, document: dict[str, Any]) -> ObjectRecord:
         """Lay a document over an object, or make it.
@@ -102,10 +108,15 @@ class RecordedObjects:
             Invalid: The result breaks its class's schema.
         """
         kind, key = reference.kind, reference.key
+        if self._has_status(kind):
+            document = {name: each for name, each in document.items() if name != "status"}
         held = self._held.get(kind, {}).get(key)
         base = held.base if held else {}
         self._hold(kind, key, _Held(base, merged(base, document)))
-        return self.read(reference)
+        record = self.read(reference)
+        if held and held.whole["metadata"].get("finalizers") and _may_go(record):
+            del self._held[kind][key]
+        return record
 
     def patch_status(self, reference: Reference, patch: dict[str, Any]) -> ObjectRecord:
         """Merge a status into an object, but for what its schema does not know.
@@ -120,21 +131,37 @@ class RecordedObjects:
         version = patch["metadata"]["resourceVersion"]
         if version != held.whole["metadata"]["resourceVersion"]:
             raise Conflict(409, "Conflict", f"{kind.kind} {reference.key} is of another version")
+        if not self._has_status(kind):
+            raise NotFound(404, "NotFound", f"{kind} has no subresource status")
         schema = self._schemas.get(kind)
         status = merged(held.whole.get("status"), patch["status"])
         if schema is not None:
-            if "status" not in schema["properties"]:
-                raise NotFound(404, "NotFound", f"{kind} has no subresource status")
             status = pruned(schema["properties"]["status"], status)
         parts = ({**part, "status": status} for part in held)
         self._hold(kind, reference.key, _Held(*parts))
         return self.read(reference)
 
-    def delete(self, reference: Reference) -> bool:
-        """Take an object out, and return whether it was there."""
-        return self._held.get(reference.kind, {}).pop(reference.key, None) is not None
+    def delete(self, reference: Reference) -> None:
+        """Take an object out, or mark it where it has finalizers; none is nothing to do."""
+        objects = self._held.get(reference.kind, {})
+        held = objects.get(reference.key)
+        if held is None:
+            return
+        if not held.whole["metadata"].get("finalizers"):
+            del objects[reference.key]
+        elif not held.whole["metadata"].get("deletionTimestamp"):
+            now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+            marks = {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
+            parts = ({**each, "metadata": {**each.get("metadata", {}), **marks}} for each in held)
+            self._hold(reference.kind, reference.key, _Held(*parts))
 
-    def _learn(self, resource: KindLike) -> None:
+    def _has_status(self, kind: Kind) -> bool:
+        """Whether the status is a subresource; of a kind without a schema, it is taken for one."""
+        schema = self._schemas.get(kind)
+        return schema is None or "status" in schema["properties"]
+
+    def learn(self, resource: KindLike) -> None:
+        """Know a kind, and the schema of a class."""
         schema = schema_of(resource) if isinstance(resource, type) else None
         self._schemas.setdefault(kind_of(resource), schema)
 
@@ -167,12 +194,12 @@ class RecordedObjects:
 
 
 class RecordedKind:
-    """A kind's objects, read as an Informer is."""
+    """A kind's objects, read as an Informer is; a selection's selectors choose nothing here."""
 
-    selection = Selection()
     keep_own_fields = False
 
-    def __init__(self, objects: RecordedObjects, kind: Kind) -> None:
+    def __init__(self, objects: RecordedObjects, kind: Kind, selection: Selection) -> None:
+        self.selection = selection
         self._objects = objects
         self._kind = kind
 
@@ -182,12 +209,17 @@ class RecordedKind:
 
     def list(self, namespace: str | None = None) -> Sequence[ObjectRecord]:
         """The objects of one namespace, or all of them."""
+        places = {namespace, self.selection.namespace} - {None}
         records = self._objects.records(self._kind)
-        return [each for key, each in records.items() if namespace in (None, key.namespace)]
+        return [each for key, each in records.items() if places <= {key.namespace}]
 
     def owned_by(self, uid: str) -> Sequence[ObjectRecord]:
         """The objects that name a uid among their owner references."""
         return [each for each in self.list() if any(owner.uid == uid for owner in each.owners)]
+
+
+def _may_go(record: ObjectRecord) -> bool:
+    return record.deleting and not record.finalizers
 
 
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> bool:

@@ -20,20 +20,22 @@ from rws_operator.controller.context import Context
 from rws_operator.controller.delete import Deleter, Propagation
 from rws_operator.controller.form import Reference, reference_to
 from rws_operator.controller.status import StatusWriter
+from rws_operator.controller.watched import WatchedInformers
 from rws_operator.errors import ConfigurationError
 from rws_operator.log import logger
+from rws_operator.resources import kind_of
 from rws_operator.testing.recorded_objects import RecordedObjects
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
+    from rws_operator.controller.controller import Controller
     from rws_operator.controller.reads import Reads
     from rws_operator.resources import Kind, KindLike
     from rws_operator.resources.record import ObjectRecord
 
 T = TypeVar("T")
 
-_CONTROLLER = "recording"
 _OPERATOR = "test-operator"
 _decode = msgspec.json.Decoder().decode
 
@@ -61,16 +63,18 @@ class RecordingContext(Context):
     """A Context that holds objects and records what a handler does to them.
 
         backup = Backup(metadata={"name": "nightly", "namespace": "test"}, spec=...)
-        ctx = RecordingContext(backup)
+        ctx = RecordingContext(backup, controller=backups)
         await reconcile(backup, ctx)                  # or, of a plain handler: ctx.blocking()
         assert ctx.statuses == [{"ready": True}]
 
     Objects are held as the API server would: with uid, generation and resource version. Writes
     show in later reads. Those to kinds that are known by their class are checked against its
-    schema. Any kind may be read, also one that the controller does not declare.
+    schema. What the controller does not declare can't be read, as on a cluster; without a
+    controller, any kind may be.
 
     Args:
         *objects: What there is at first: instances, dicts, kubernetes_asyncio models.
+        controller: Whose handler is tested. Its namespaces hold here too, its selectors don't.
         resource: A class or Kind of which there are only dicts, or none at first.
 
     Attributes:
@@ -81,19 +85,28 @@ class RecordingContext(Context):
 
     Raises:
         Invalid: An object breaks its class's schema.
+        ConfigurationError: The kind of a dict can't be told.
     """
 
-    def __init__(self, *objects: Any, resource: KindLike | None = None) -> None:
+    def __init__(
+        self,
+        *objects: Any,
+        controller: Controller[Any] | None = None,
+        resource: KindLike | None = None,
+    ) -> None:
         self.applied: list[dict[str, Any]] = []
         self.statuses: list[dict[str, Any]] = []
         self.events: list[RecordedEvent] = []
         self.deleted: list[RecordedDelete] = []
         self._objects = RecordedObjects([] if resource is None else [resource])
+        informers: Any = self._objects
+        if controller is not None:
+            informers = _declared(controller, self._objects)
         environment: Any = SimpleNamespace(client=_NoClient(), operator=_OPERATOR, recorder=self)
         super().__init__(
             environment=environment,
-            informers=self._objects,
-            log=logger("controller", controller=_CONTROLLER),
+            informers=informers,
+            log=logger("controller", controller=informers.controller),
             attempt=0,
             deadline=math.inf,
             writer=None,
@@ -135,13 +148,26 @@ class RecordingContext(Context):
         return _Writes(self, self._objects, self._reads)
 
     def _status(self) -> StatusWriter:
-        return StatusWriter(self._writes(), _CONTROLLER)
+        return StatusWriter(self._writes(), self._controller)
 
     def _applier(self) -> Any:
         return self._writes()
 
     def _deleter(self) -> Deleter:
         return _Deleter(self._writes())
+
+
+def _declared(controller: Controller[Any], objects: RecordedObjects) -> WatchedInformers:
+    """What a controller watches, and no more, as it declares it when it is bound."""
+    source: Any = objects
+    watched = WatchedInformers(controller.name, controller.namespaces, source)
+    for each in (controller.resource, *controller.owns, *controller.reads):
+        objects.learn(each)
+        watched.declare(kind_of(each))
+    for watch in controller.watches:
+        objects.learn(watch.kind)
+        watched.declare(kind_of(watch.kind), namespaces=watch.namespaces)
+    return watched
 
 
 class _Writes:

@@ -113,7 +113,8 @@ async def test_a_token_that_does_not_say_when_it_expires(
     [
         ({"error": "invalid_grant", "hidden": "hidden"}, r"gave no id token \(invalid_grant\)"),
         ({"error": "hidden: Hidden"}, r"gave no id token \(an error of its own\)"),
-        (["hidden"], r"gave no token \(ValidationError\)"),
+        (["hidden"], r"gave no token \(status 200\): check the address"),
+        ({"hidden": "hidden"}, r"gave no id token \(status 200, no error either\): log in again"),
     ],
 )
 async def test_an_issuer_that_refuses(
@@ -132,6 +133,65 @@ async def test_an_issuer_that_refuses(
     assert f"users[u].auth-provider.config.idp-issuer-url {server.address}" in message
     assert "\n" not in message
     assert "hidden" not in message
+
+
+@pytest.mark.parametrize("body", [b"<html>hidden", b"{}", b'{"error": 7}', b"[" * 100_000])
+@pytest.mark.parametrize("is_discovery", [True, False])
+async def test_an_issuer_that_is_not_there(
+    server: ScriptedServer, tmp_path: Path, is_discovery: bool, body: bytes
+) -> None:
+    """The error names the status, which says more than how its body could not be read."""
+    if not is_discovery:
+        server.answer(ok({"token_endpoint": f"{server.address}/token"}))
+    server.answer(web.Response(status=404, body=body))
+    found = credentials(tmp_path, **{"refresh-token": "r1", "idp-issuer-url": server.address})
+    name = "token_endpoint" if is_discovery else "(id )?token"
+    expected = rf"{server.address} gave no {name} \(status 404.*\): check the address"
+    with pytest.raises(KubeconfigError, match=expected) as caught:
+        await found.authorization()
+    assert "hidden" not in str(caught.value)
+
+
+def issuer_over_tls(server: ScriptedServer, authority: CertificateAuthority) -> dict[str, str]:
+    """Return the config of a user whose issuer is that server."""
+    ca = base64.b64encode(authority.cert_pem).decode()
+    config = {"idp-issuer-url": server.address, "idp-certificate-authority-data": ca}
+    return config | {"refresh-token": "r1", "client-secret": "s1"}
+
+
+@pytest.mark.parametrize("way", ["named", "there", "there and back"])
+async def test_no_secret_goes_in_clear(server: ScriptedServer, tmp_path: Path, way: str) -> None:
+    """An issuer with TLS may not name an endpoint without, nor be asked for one without."""
+    authority = CertificateAuthority()
+    async with scripted_server(serving(authority)) as issuer:
+        there = web.Response(status=302, headers={"Location": f"{server.address}/x"})
+        back = web.Response(status=302, headers={"Location": f"{issuer.address}/y"})
+        named = ok({"token_endpoint": f"{issuer.address}/token"})
+        match way:
+            case "named":
+                issuer.answer(ok({"token_endpoint": f"{server.address}/token"}))
+            case "there":
+                issuer.answer(there)
+                server.answer(named)
+            case _:
+                issuer.answer(there, named)
+                server.answer(back)
+        found = credentials(tmp_path, **issuer_over_tls(issuer, authority))
+        with pytest.raises(KubeconfigError, match="leads to a token_endpoint without TLS: have"):
+            await found.authorization()
+        assert "POST" not in [seen.method for seen in server.seen + issuer.seen]
+
+
+async def test_a_form_is_not_sent_on(server: ScriptedServer, tmp_path: Path) -> None:
+    """A redirect of the refresh would send secret and refresh token to whom it names."""
+    authority = CertificateAuthority()
+    async with scripted_server(serving(authority)) as issuer:
+        issuer.answer(ok({"token_endpoint": f"{issuer.address}/token"}))
+        issuer.answer(web.Response(status=307, headers={"Location": server.address}))
+        found = credentials(tmp_path, **issuer_over_tls(issuer, authority))
+        with pytest.raises(KubeconfigError, match=r"gave no token \(status 307\)"):
+            await found.authorization()
+        assert server.seen == []
 
 
 async def test_an_expired_token_without_a_refresh_token(tmp_path: Path) -> None:
@@ -268,6 +328,7 @@ async def test_tokens_that_cannot_be_kept(
         caplog.text
     )
     assert "hidden" not in caplog.text
+    assert ("config.lock is there" in caplog.text) == (hindrance == "locked")
     found._hear_refusals_at = 0.0  # type: ignore[attr-defined]
     await found.refused(await found.authorization())
     assert server.seen[3].body.startswith(b"grant_type=refresh_token&refresh_token=hidden2&")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,17 @@ def test_a_folder_is_written_again_and_others_files_stay(tmp_path: Path, form: s
     (tmp_path / "fresh").mkdir()
     assert main(operator("newer"), [*asked[:2], str(tmp_path / "fresh"), *asked[3:]]) == 0
     assert {path.name for path in (tmp_path / "fresh").rglob("*")} == first - {"beside.yaml"}
+
+
+@pytest.mark.parametrize("form", ["kustomize", "helm"])
+def test_the_next_command_is_fit_for_a_shell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    """The folder is one word of it, whatever it is called."""
+    folder = str(tmp_path / "it's here")
+    assert main(operator("shelves"), ["--manifests", "--output", folder, "--as", form]) == 0
+    (told,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("wrote"))
+    assert folder in shlex.split(told.partition(": ")[2])
 
 
 def test_anothers_folder_is_not_written_to(

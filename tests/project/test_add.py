@@ -269,6 +269,20 @@ def test_webhooks_elsewhere_are_not_doubled(project: Path):
     assert "Till has webhooks in app/till.py" in refused("webhook", "Till")
 
 
+def test_a_module_of_other_webhooks_is_not_taken_for_the_kind_s(project: Path):
+    """It is left, and nobody is told that all is there; the class may be an attribute."""
+    add("kind", "Till")
+    module = Path("app/till_webhooks.py")
+    module.write_text("from app import operator, till\n\n@operator.validate(till.Drawer)\n")
+    with Path("app/till_webhooks.py").open("a") as more:
+        more.write("def check(_: object) -> None: ...\n")
+    assert "app/till_webhooks.py already, and it has no webhook of Till: write it there" in refused(
+        "webhook", "Till"
+    )
+    module.write_text(module.read_text().replace("Drawer", "Till"))
+    assert "made tests/test_till_webhooks.py" in add("webhook", "Till")
+
+
 def test_the_project_s_own_form_is_kept(project: Path):
     """Another line length than the starter's is the project's right."""
     settings = Path("pyproject.toml")

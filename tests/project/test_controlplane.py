@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from rws_operator.project.command import main
-from rws_operator.testing.find import PROGRAMS, cache_folder
+from rws_operator.testing.find import PROGRAMS, cache_folder, find_programs, in_use, is_in_use
 from rws_operator.testing.folder import owned_folder
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.kubernetes_version import shipped_versions
@@ -45,6 +45,7 @@ def test_the_command_runs_one_until_it_is_ended(
             patch.setattr("tempfile.tempdir", str(tmp_path))
             told = CliRunner().invoke(main, ["controlplane", "env"])
         assert told.output == f"export KUBECONFIG={kubeconfig}\n"
+        assert all(map(is_in_use, find_programs().values()))
         running.send_signal(number)
         assert running.communicate(timeout=20) == ("", "")
     assert running.returncode == 0
@@ -143,6 +144,23 @@ def test_clean_removes_programs_and_what_the_dead_left(
     left = [folder for folder in (oldest, *newer) if (folder / "etcd").exists()]
     assert left == (newer if version else [])
     assert f"removed {oldest} (0 MB)" in done.output
+
+
+def test_clean_leaves_what_a_control_plane_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It says so, removes the other versions, and removes all once that has ended."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    oldest, *newer = [cache_folder(version=each) for each in shipped_versions()]
+    for folder in (oldest, *newer):
+        make_programs(folder, *PROGRAMS)
+    with in_use(oldest / name for name in PROGRAMS):
+        done = CliRunner().invoke(main, ["controlplane", "clean"])
+        assert done.exit_code == 0, done.output
+        assert f"left {oldest}: a control plane runs on it\n" in done.output
+    assert [each for each in (oldest, *newer) if (each / "etcd").exists()] == [oldest]
+    done = CliRunner().invoke(main, ["controlplane", "clean"])
+    assert done.output == f"removed {oldest} (0 MB)\n"
+    assert not (oldest / "etcd").exists()
 
 
 def test_a_version_that_is_not_shipped_is_one_line():

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tomllib
@@ -128,8 +129,11 @@ def test_a_wrong_answer_writes_nothing():
 
 
 def test_no_input_finds_a_kind_for_any_name():
-    """A name that suggests no kind gets the example's."""
-    assert new("pod-operator", "--no-input").exit_code == 0
+    """A name that suggests no kind gets the example's, and the reason is told."""
+    made = new("pod-operator", "--no-input")
+    assert made.exit_code == 0
+    assert "note: kind 'Pod': kubectl takes pod for the built-in pods; Greeting inst" in made.stderr
+    assert "note:" not in new("till-operator", "--no-input").stderr
     assert new("x" * 63, "--no-input").exit_code == 0
     assert "class Greeting(" in Path("pod-operator/app/greeting.py").read_text()
     assert Path("x" * 63, "app/greeting.py").exists()
@@ -192,6 +196,33 @@ def test_a_failure_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
     assert refused.exit_code == 1
     assert refused.output == "Error: mine can't be written: no space left\n"
     assert os.listdir() == []
+
+
+def test_a_killed_one_leaves_nothing(tmp_path: Path):
+    """SIGTERM lets it clean up; after SIGKILL the next one does, but not while one is at work."""
+    Path(".mine-12345678").mkdir()
+    make = (
+        "import pathlib, time; from rws_operator.project import command, starters; "
+        "starters.lay_out = lambda _: (print(flush=True), time.sleep(60)); command.main()"
+    )
+
+    def begin() -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", make, "new", "mine", "--no-input"]
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        begun = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE)
+        assert begun.stdout is not None
+        assert begun.stdout.readline() == b"\n"
+        return begun
+
+    with begin() as ended, begin() as killed:
+        ended.terminate()
+        assert ended.wait() == 128 + signal.SIGTERM
+        assert len(os.listdir()) == 2
+        assert new("one", "--no-input").exit_code == 0
+        assert len(os.listdir()) == 3
+        killed.kill()
+    assert new("other", "--no-input").exit_code == 0
+    assert sorted(os.listdir()) == [".mine-12345678", "one", "other"]
 
 
 def test_answers_are_text_and_nothing_else():

@@ -9,7 +9,7 @@ import pytest
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.project import origin
-from rws_operator.project.answers import RUNTIME_PACKAGES, check_answer, check_answers
+from rws_operator.project.answers import check_answer, check_answers
 from rws_operator.project.filters import in_quotes
 from rws_operator.project.names import class_of, kind_of_project, module_of
 from rws_operator.resources import kinds
@@ -60,6 +60,8 @@ WHEEL_URL = "https://host/a/rws_operator-0.1.0-py3-none-any.whl"
         ("runtime", "/", "neither source nor wheel"),
         ("runtime", "/nowhere/at/all", "there is no /nowhere/at/all"),
         ("runtime", "git+https://host/x'y", "no git reference"),
+        ("runtime", "git+https://host/x#egg=y", "#subdirectory=folder and nothing else"),
+        ("runtime", "~nobody-of-that-name/x", "a home that is not known.*whole path"),
         ("runtime", "rws-operator>=", "there is no"),
     ],
 )
@@ -91,6 +93,7 @@ def test_wrong_answers_are_refused(question: str, answer: str, why: str):
         ("description", '"It\'s" \\ {{ 7*7 }} {% x %} {#} $HOME é'),
         ("runtime", "rws-operator==0.1.0"),
         ("runtime", "git+ssh://git@host/path.git@v0.1"),
+        ("runtime", "git+https://host/x@v1#subdirectory=a/b"),
         ("runtime", str(ROOT)),
     ],
 )
@@ -121,10 +124,10 @@ def test_all_answers_are_checked():
 
 
 def test_the_runtime_s_packages_are_known():
-    """They are those of pyproject.toml."""
+    """They are those of pyproject.toml, without what an extra brings."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {re.split(r"[><=]", each)[0] for each in project["dependencies"]}
-    assert needed | {project["name"]} == RUNTIME_PACKAGES
+    assert needed | {project["name"]} == origin.runtime_packages()
 
 
 @pytest.mark.parametrize(
@@ -206,6 +209,11 @@ def test_a_path_needs_no_quoting(tmp_path: Path):
         (
             '{"url": "https://host/x", "vcs_info": {"vcs": "git", "commit_id": "abc"}}',
             "git+https://host/x@abc",
+        ),
+        (
+            '{"url": "https://host/x", "vcs_info": {"vcs": "git", "commit_id": "abc"}, '
+            '"subdirectory": "a"}',
+            "git+https://host/x@abc#subdirectory=a",
         ),
     ],
 )

@@ -1,12 +1,17 @@
 """Tests of where the control plane's programs come from, with stand-ins for all that is slow."""
 
+import bz2
+import gzip
 import hashlib
 import io
+import lzma
+import random
 import signal
 import subprocess
 import sys
 import tarfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -104,6 +109,28 @@ def test_an_archive_with_another_checksum_is_refused(
     with pytest.raises(ProgramsNotFound, match=r"checksum|SHA-512"):
         find_programs({**environ, "RWS_CONTROLPLANE_URL": f"{address}#sha512={digest}"})
     assert not (cache_folder(environ) / "etcd").exists()
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_a_broken_archive_is_named(
+    environ: dict[str, str], tmp_path: Path, compress: Callable[[bytes], bytes], damage: str
+):
+    """Whatever its compression is, whoever computed the checksum of a part of it is told."""
+    member = tarfile.TarInfo("etcd")
+    member.size = 3 << 20
+    content = compress(member.tobuf() + random.Random(0).randbytes(member.size) + bytes(1024))
+    middle = len(content) // 2
+    broken = content[:middle]
+    if damage == "changed":
+        start = 0 if compress is bytes else middle
+        broken = content[:start] + b"\1" * 4096 + content[start + 4096 :]
+    archive = tmp_path / "a.tgz"
+    archive.write_bytes(broken)
+    address = f"{archive.as_uri()}#sha512={hashlib.sha512(broken).hexdigest()}"
+    with pytest.raises(ProgramsNotFound, match=r"a\.tgz is no whole tar archive"):
+        find_programs({**environ, "RWS_CONTROLPLANE_URL": address})
+    assert [path.name for path in cache_folder(environ).iterdir()] == [".lock"]
 
 
 def test_an_unreachable_archive_is_named(environ: dict[str, str], tmp_path: Path):
@@ -245,6 +272,15 @@ def test_a_cache_that_cannot_be_made(environ: dict[str, str], tmp_path: Path, ro
     (tmp_path / "file").write_text("")
     with pytest.raises(ProgramsNotFound, match=r"can't be put into .*: set XDG_CACHE_HOME"):
         find_programs({**environ, "XDG_CACHE_HOME": str(tmp_path / root)})
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch):
+    """As in a container that runs under a number that its passwd file lacks."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    with pytest.raises(ProgramsNotFound, match="set HOME or XDG_CACHE_HOME"):
+        cache_folder({})
+    assert cache_folder({"XDG_CACHE_HOME": "/cache"}).is_relative_to("/cache")
 
 
 def test_an_empty_program_is_made_anew(

@@ -11,9 +11,11 @@ from rws_operator import (
     BlockingContext,
     Condition,
     Context,
+    Controller,
     CustomResource,
     Field,
     Model,
+    Watch,
     kinds,
 )
 from rws_operator.errors import (
@@ -23,6 +25,7 @@ from rws_operator.errors import (
     Invalid,
     NotFound,
     PrunedFieldsError,
+    UndeclaredKindError,
 )
 from rws_operator.resources import Kind, kind_of
 from rws_operator.testing import RecordingContext, TestCluster, TestNamespace
@@ -308,6 +311,73 @@ async def test_there_is_no_client():
 
     with pytest.raises(ConfigurationError, match="something waits"):
         ctx.blocking().wait(waits())
+
+
+async def test_an_apply_writes_no_status():
+    """The server drops it; where the kind has none, it is a field that is not known."""
+    ctx = RecordingContext(shelf(), resource=Shelf)
+    await ctx.patch_status(shelf(), {"used": 1})
+    applied = await ctx.apply({**shelf(code="b2"), "status": {"used": 2}})
+    assert applied["status"] == {"used": 1}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "test"}}
+    assert "status" not in await ctx.apply({**job, "status": {"succeeded": 1}})
+    bare = {**shelf(), "kind": "Bare", "status": {}}
+    with pytest.raises(Invalid, match="the field 'status' is not known"):
+        await RecordingContext(resource=Bare).apply(bare)
+
+
+@pytest.mark.parametrize("applied", [False, True])
+async def test_what_has_finalizers_stays_until_the_last_is_off(applied: bool):
+    """A deletion marks it once; whether it was there or the handler made it."""
+    held = shelf()
+    held["metadata"]["finalizers"] = ["example.com/a"]
+    ctx = RecordingContext(*([] if applied else [held]), resource=Shelf)
+    if applied:
+        await ctx.apply(held)
+    await ctx.delete(Shelf, "top", "test")
+    marked = await ctx.get(Shelf, "top", "test")
+    assert marked is not None
+    assert marked.metadata.deletion_timestamp is not None
+    await ctx.delete(Shelf, "top", "test")
+    changed = await ctx.apply({**held, "spec": {"code": "b2"}})
+    assert changed["metadata"]["deletionTimestamp"] is not None
+    assert ctx.deleted == [("Shelf", "top", "test")] * 2
+    await ctx.apply({**held, "metadata": {**held["metadata"], "finalizers": []}})
+    assert await ctx.list(Shelf) == []
+
+
+async def test_only_what_the_controller_declares_is_read():
+    """As on a cluster, by the same error; its own kind, owns, watches and reads are declared."""
+    shelves = Controller(
+        Shelf,
+        owns=[kinds.ConfigMap],
+        watches=[Watch(Bottle, to=lambda _: None)],
+        reads=[kinds.Secret],
+    )
+    ctx = RecordingContext(shelf(), bottle(), controller=shelves)
+    for kind in (kinds.ConfigMap, kinds.Secret):
+        assert await ctx.list(kind) == []
+    assert [each.name for each in await ctx.list(Shelf)] == ["top"]
+    assert await ctx.get(Bottle, "one", "test") is not None
+    lacking = "controller Shelf does not watch pods, so it has no cached objects: declare Pod in"
+    for read in (ctx.get(kinds.Pod, "p", "test"), ctx.list(kinds.Pod)):
+        with pytest.raises(UndeclaredKindError, match=lacking):
+            await read
+    with pytest.raises(UndeclaredKindError, match=lacking):
+        await ctx.prune(shelf(), [kinds.Pod])
+    with pytest.raises(Invalid, match="the field 'colour' is not known"):
+        await ctx.apply(shelf(colour="red"))
+
+
+async def test_only_the_controller_s_namespaces_are_read():
+    """What is elsewhere is not listed, and asking for it is an error."""
+    shelves = Controller(Shelf, namespaces=["test", "more"])
+    elsewhere = shelf()
+    elsewhere["metadata"]["namespace"] = "elsewhere"
+    ctx = RecordingContext(shelf(), elsewhere, controller=shelves)
+    assert [each.metadata.namespace for each in await ctx.list(Shelf)] == ["test"]
+    with pytest.raises(UndeclaredKindError, match="in namespace elsewhere"):
+        await ctx.get(Shelf, "top", "elsewhere")
 
 
 async def test_kinds_that_are_not_built_in():

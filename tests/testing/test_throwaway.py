@@ -54,9 +54,7 @@ def kubeconfig(
 )
 def test_a_throwaway_cluster_is_taken(tmp_path: Path, entry: dict[str, str]):
     """By where it is, or by what its context or cluster is called."""
-    path = kubeconfig(tmp_path, **entry)
-    check_throwaway(path, environ={})
-    assert path.exists()
+    check_throwaway(kubeconfig(tmp_path, **entry), environ={})
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from app.{{ cookiecutter.module }} import (
     {{ cookiecutter.__class }},
     {{ cookiecutter.__class }}Spec,
     cleanup,
+    controller,
     reconcile,
 )
 
@@ -22,7 +23,7 @@ def made(message: str, repeat: int = 1) -> {{ cookiecutter.__class }}:
 async def test_what_is_written() -> None:
     """The ConfigMap holds the message as often as asked for, and the status says so."""
     wanted = made("hello", repeat=2)
-    ctx = RecordingContext(wanted)
+    ctx = RecordingContext(wanted, controller=controller)
     assert await reconcile(wanted, ctx) == Action.await_change()
     (child,) = ctx.applied
     assert child["data"] == {"message": "hello\nhello"}
@@ -33,7 +34,7 @@ async def test_what_is_written() -> None:
 async def test_cleanup_writes_nothing() -> None:
     """What is owned goes by itself."""
     gone = made("hello")
-    ctx = RecordingContext(gone)
+    ctx = RecordingContext(gone, controller=controller)
     await cleanup(gone, ctx)
     assert not ctx.applied
     assert not ctx.deleted
