@@ -7,21 +7,21 @@ them, and imports that only when a fixture is used. `control_plane` needs nothin
 
 With pytest-xdist there is one control plane, too. The controller knows of no test, and a worker
 only of its own; so each worker whose tests need it asks the controller before its first test, which
-starts it when it is first asked, and outlives all workers, also those that crash.
+starts it when it is first asked, and outlives all workers, also those that crash. It is asked
+through a socket in a folder that is closed to other users, and reads nothing from it.
 
 Where no control plane can be had the tests are skipped, unless RWS_TEST_REQUIRE_KUBERNETES is set:
 then they fail, so that CI never goes green without having tested.
 """
 
 import contextlib
+import json
 import os
 import re
-import secrets
 import socket
+import tempfile
 import threading
-from collections.abc import AsyncIterator, Generator, Iterator
-from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Listener
+from collections.abc import AsyncIterator, Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,8 +41,9 @@ _LENDER: "pytest.StashKey[_Lender]" = pytest.StashKey()
 _NAMESPACE: "pytest.StashKey[tuple[Path, str]]" = pytest.StashKey()
 _LOG: "pytest.StashKey[OperatorLog]" = pytest.StashKey()
 _LENT = "rws_control_plane"
-_HOST = "127.0.0.1"
 _END_SECONDS = 30.0
+_BORROW_SECONDS = 3600.0
+"""How long a worker waits for the control plane, whose programs may have to be built first."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -59,7 +60,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
     try:
         if lent := getattr(config, "workerinput", {}).get(_LENT):
-            os.environ["RWS_TEST_KUBECONFIG"] = _borrow(*lent)
+            os.environ["RWS_TEST_KUBECONFIG"] = _borrow(lent)
         else:
             _find_programs(config)
     except ControlPlaneError as error:
@@ -99,7 +100,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.fixture(scope="session")
-def control_plane(pytestconfig: pytest.Config) -> "Iterator[ControlPlane]":
+def control_plane(pytestconfig: pytest.Config) -> "ControlPlane":
     """One control plane for the whole run, started when the first test asks for it."""
     from rws_operator.testing.control_plane import ControlPlane
     from rws_operator.testing.errors import ProgramsNotFound
@@ -109,8 +110,10 @@ def control_plane(pytestconfig: pytest.Config) -> "Iterator[ControlPlane]":
         if not is_missing or os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
             raise missing
         pytest.skip(f"no control plane: {missing}")
-    with ControlPlane() as started:
-        yield started
+    # Not to the teardown of the last test: the report of what fails in it still asks.
+    until_the_end = contextlib.ExitStack()
+    pytestconfig.add_cleanup(until_the_end.close)
+    return until_the_end.enter_context(ControlPlane())
 
 
 async def _cluster(control_plane: "ControlPlane") -> "AsyncIterator[TestCluster]":
@@ -165,7 +168,7 @@ class _Lender:
     """Starts one control plane for the workers of pytest-xdist, once the first of them asks.
 
     Attributes:
-        address: What a worker needs for `_borrow`.
+        address: The socket's path, which a worker needs for `_borrow`.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -173,30 +176,35 @@ class _Lender:
         self._control_plane: ControlPlane | None = None
         self._answer: tuple[str, str] | None = None
         self._closing = threading.Event()
-        key = secrets.token_hex()
-        self._listener = Listener((_HOST, 0), backlog=128, authkey=key.encode())
-        port: Any = self._listener.address[1]
-        self.address: tuple[int, str] = (port, key)
+        # A socket's path holds a hundred bytes. The folder is closed to others in /tmp, too.
+        parent = None if len(os.fsencode(tempfile.gettempdir())) <= 80 else "/tmp"  # noqa: S108
+        self._folder = tempfile.TemporaryDirectory(prefix="rws-lender-", dir=parent)
+        self.address = os.path.join(self._folder.name, "socket")
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.address)
+        self._listener.listen(128)
         self._thread = threading.Thread(target=self._serve, name="rws-control-plane", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop the control plane, or its start; harmless if nobody asked for any."""
         self._closing.set()
-        with contextlib.suppress(OSError):  # wakes whoever waits for the next to ask
-            socket.create_connection((_HOST, self.address[0]), timeout=1).close()
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as waking:
+            waking.settimeout(1)
+            waking.connect(self.address)  # its thread waits for the next to ask
         self._thread.join(_END_SECONDS)
         self._listener.close()
+        self._folder.cleanup()
         if self._control_plane is not None:
             self._control_plane.__exit__(None, None, None)
 
     def _serve(self) -> None:
         while not self._closing.is_set():
-            with (
-                contextlib.suppress(OSError, EOFError, AuthenticationError),
-                self._listener.accept() as connection,
-            ):
-                connection.send(self._lend())
+            with contextlib.suppress(OSError), self._listener.accept()[0] as connection:
+                if self._closing.is_set():
+                    return
+                # Short enough for the kernel to take it whole, whether it is read or not.
+                connection.sendall(json.dumps(self._lend()).encode())
 
     def _lend(self) -> tuple[str, str]:
         """The kind of answer, and the kubeconfig's path or the reason why there is none."""
@@ -220,7 +228,7 @@ class _Lender:
         return ControlPlane(dedicated=True).__enter__()
 
 
-def _borrow(port: int, key: str) -> str:
+def _borrow(address: str) -> str:
     """Return the path of the kubeconfig that the controller lends, once it is started.
 
     Raises:
@@ -229,9 +237,11 @@ def _borrow(port: int, key: str) -> str:
     from rws_operator.testing.errors import ControlPlaneError, ProgramsNotFound
 
     try:
-        with Client((_HOST, port), authkey=key.encode()) as connection:
-            kind, text = connection.recv()
-    except (OSError, EOFError) as error:
+        with socket.socket(socket.AF_UNIX) as connection, connection.makefile() as answer:
+            connection.settimeout(_BORROW_SECONDS)
+            connection.connect(address)
+            kind, text = json.load(answer)
+    except (OSError, ValueError) as error:  # ValueError: it ended before it answered
         raise ControlPlaneError(f"the run's control plane can't be had: {error!r}") from error
     if kind == "kubeconfig":
         return str(text)
@@ -242,6 +252,6 @@ def _find_programs(config: pytest.Config) -> None:
     """Find or build the control plane's programs, in view of the user."""
     from rws_operator.testing.find import find_programs
 
-    capture: Any = config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
+    capture: Any = config.pluginmanager.getplugin("capturemanager")  # None with -p no:capture
+    with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
         find_programs()

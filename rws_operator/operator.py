@@ -541,17 +541,19 @@ class Operator:
             copied._election = replace(self._election, namespace=namespace)
         return copied
 
-    def for_development(self, client: Client) -> Operator:
-        """A copy that ends at once and works without a Lease: no other replica runs beside it.
+    def for_development(self, client: Client, *, alone: bool) -> Operator:
+        """A copy that ends at once.
 
         Args:
             client: The API server to use; the caller closes it.
+            alone: Whether nobody else can run it there; then it works without a Lease.
         """
         copied = copy.copy(self)
         copied.lag_seconds = 0.0
         copied.drain_seconds = min(self.drain_seconds, DEVELOPMENT_DRAIN_SECONDS)
         copied._client = client
-        copied._election = None
+        if alone:
+            copied._election = None
         return copied
 
     def stop(self) -> None:

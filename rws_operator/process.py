@@ -13,6 +13,7 @@ thread does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 from rws_operator.errors import OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
 LOST_SECONDS = 0.7
 """How long controllers, and handlers they left, may take to end once the Lease is lost."""
@@ -99,14 +100,22 @@ def run(
         )
 
     spare_the_collector()
+    try:
+        with ended_with_lease(program):
+            return asyncio.run(_serve(program, start, debug=debug))
+    except KeyboardInterrupt:
+        return 1
+
+
+@contextlib.contextmanager
+def ended_with_lease(program: Runner) -> Iterator[None]:
+    """While it runs, see to it that the process ends in time if the program loses its Lease."""
     ended = threading.Event()
     threading.Thread(
         target=_end_with_lease, args=(program, ended), name="rws-lease-guard", daemon=True
     ).start()
     try:
-        return asyncio.run(_serve(program, start, debug=debug))
-    except KeyboardInterrupt:
-        return 1
+        yield
     finally:
         ended.set()
 

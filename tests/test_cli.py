@@ -54,9 +54,13 @@ class Program:
         """It puts none on objects."""
         return {}
 
-    def for_development(self, client: Any) -> Program:
+    def for_development(self, client: Any, *, alone: bool) -> Program:
         """It has no copy."""
         return self
+
+    def is_leading(self) -> bool:
+        """It needs no Lease."""
+        return True
 
     async def run(self, **arguments: Any) -> None:
         """End at once."""

@@ -33,6 +33,7 @@ from rws_operator.dev.console import tell, tell_trouble
 from rws_operator.dev.job import Event, Job
 from rws_operator.dev.sources import sources_of
 from rws_operator.errors import OperatorError
+from rws_operator.process import ended_with_lease
 
 if TYPE_CHECKING:
     from rws_operator.dev.program import DevelopedProgram
@@ -142,17 +143,18 @@ class _Run:
         except asyncio.CancelledError:
             return
         async with own:
-            running = self._program.for_development(own)
+            running = self._program.for_development(own, alone=self._job.alone)
             loop.add_signal_handler(signal.SIGTERM, running.stop)
             telling = asyncio.create_task(self._tell_when_ready(running))
             try:
-                await running.run(
-                    http_port=self._job.http_port,
-                    webhook_port=self._job.webhook_port,
-                    tls_files=(self._job.cert_file, self._job.key_file),
-                    kubeconfig=None,
-                    context=None,
-                )
+                with ended_with_lease(running):
+                    await running.run(
+                        http_port=self._job.http_port,
+                        webhook_port=self._job.webhook_port,
+                        tls_files=(self._job.cert_file, self._job.key_file),
+                        kubeconfig=None,
+                        context=None,
+                    )
             finally:
                 telling.cancel()
 
@@ -165,9 +167,11 @@ class _Run:
         )
         documents = install.needed(manifests, job.ca_pem)
         async with await client(job.kubeconfig, job.context) as admin:
-            changed = await install.install(admin, documents, Path(job.installed))
-            if changed:
-                tell(f"applied {', '.join(changed)}")
+            memory = Path(job.installed)
+            done = await install.install(admin, documents, memory, alone=job.alone)
+            for what, names in (("applied", done.applied), ("deleted", done.deleted)):
+                if names:
+                    tell(f"{what} {', '.join(names)}")
             await write_account(admin, documents, Path(job.account))
         return await client(job.account)
 
@@ -176,7 +180,7 @@ class _Run:
         loop = asyncio.get_running_loop()
         tell_at = loop.time() + _READY_SECONDS
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session:
-            while (missing := await _missing(session, running.http_port)) is not None:
+            while (missing := await _missing(session, running)) is not None:
                 if loop.time() >= tell_at:
                     tell(f"not ready so far:\n{missing.rstrip()}", "yellow")
                     tell_at = math.inf
@@ -184,13 +188,17 @@ class _Run:
         report(self._events, Event("running"))
 
 
-async def _missing(session: aiohttp.ClientSession, port: int | None) -> str | None:
-    """What keeps it from being ready; None once it is."""
+async def _missing(session: aiohttp.ClientSession, running: DevelopedProgram) -> str | None:
+    """What keeps it from its work; None if nothing does."""
     try:
-        async with session.get(f"http://127.0.0.1:{port}/readyz?verbose") as answer:
-            return None if answer.status == HTTPStatus.OK else await answer.text()
+        async with session.get(f"http://127.0.0.1:{running.http_port}/readyz?verbose") as answer:
+            if answer.status != HTTPStatus.OK:
+                return await answer.text()
     except (aiohttp.ClientError, TimeoutError) as error:
         return f"/readyz does not answer: {error!r}"
+    if not running.is_leading():
+        return "another replica holds the Lease; this one reconciles once that is free"
+    return None
 
 
 def _exit_code(end: SystemExit) -> int:

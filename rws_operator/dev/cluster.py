@@ -1,6 +1,8 @@
 """The cluster that a program is developed on: a control plane of one's own, or one that was named.
 
-Invariant: of one's own nothing is left; a named one calls no webhook of a session that has ended.
+Invariants: of one's own nothing is left; a named one is the same for all runs, whatever context is
+made the current one meanwhile. It calls no admission webhook of a session that has ended, unless
+that was killed. A conversion it calls still: a CRD stays.
 """
 
 from __future__ import annotations
@@ -10,14 +12,15 @@ import os
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rws_operator.client import client
+from rws_operator.client.kubeconfig import Kubeconfig
 from rws_operator.client.kubeconfig_entry import expanded
+from rws_operator.dev import install
 from rws_operator.dev.console import tell
-from rws_operator.dev.install import uninstall_webhooks
 from rws_operator.errors import OperatorError
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import NotThrowaway
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from rws_operator.client import Client
+
 _LEAVE_SECONDS = 5.0
 
 
@@ -37,7 +42,7 @@ class Cluster:
 
     Attributes:
         kubeconfig: Files in the form of KUBECONFIG.
-        context: A context in them; None for the current one.
+        context: A context in them; None where none is the current one.
     """
 
     kubeconfig: str
@@ -60,13 +65,18 @@ class Cluster:
 
 
 def named(kubeconfig: str | None, context: str | None) -> Cluster | None:
-    """The cluster that options name; None if they name none."""
+    """The cluster that options name; None if they name none.
+
+    Raises:
+        KubeconfigError: There is no such file, or one is broken.
+    """
     if kubeconfig is None and context is None:
         return None
     files = kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config"
     # The program may change to another folder.
-    paths = [str(expanded(each).absolute()) for each in files.split(os.pathsep) if each]
-    return Cluster(os.pathsep.join(paths), context)
+    paths = [expanded(each).absolute() for each in files.split(os.pathsep) if each]
+    context = context or Kubeconfig(paths).current_context
+    return Cluster(os.pathsep.join(map(str, paths)), context)
 
 
 @asynccontextmanager
@@ -87,9 +97,25 @@ async def reached(cluster: Cluster | None, memory: Path) -> AsyncIterator[Cluste
         try:
             yield cluster
         finally:
-            try:
-                async with asyncio.timeout(_LEAVE_SECONDS):
-                    await uninstall_webhooks(admin, memory)
-            except (OperatorError, OSError, TimeoutError) as error:
-                tell(f"its webhook configurations stay, and fail calls: {error}", "red")
-            tell("its CRDs, their objects and its permissions stay: uninstall takes them away")
+            await _leave(admin, install.remembered(memory))
+
+
+async def _leave(admin: Client, installed: list[dict[str, Any]]) -> None:
+    """Have a cluster call nobody before its writes, and tell what stays."""
+    if not installed:
+        return
+    try:
+        async with asyncio.timeout(_LEAVE_SECONDS):
+            await install.uninstall_webhooks(admin, installed)
+    except (OperatorError, OSError, TimeoutError) as error:
+        tell(f"its webhook configurations stay, and fail calls: {error}", "red")
+    tell(
+        "its CRDs, their objects and its permissions stay: uninstall takes them away, by "
+        "--strip-finalizers where objects wait for its cleanups"
+    )
+    if converted := install.converted(installed):
+        tell(
+            f"conversions of {', '.join(converted)} call this session still, and fail: "
+            "until the next session, or uninstall",
+            "yellow",
+        )

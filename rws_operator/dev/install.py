@@ -2,20 +2,24 @@
 
 A process on this machine stands for the pods, and a URL of this machine for the Service. What was
 installed is remembered in a file from one run of the program to the next, so that only what an
-edit changed is written, and what it took away is deleted. CRDs stay: with one all its objects
-would go.
+edit changed, or somebody deleted, is written, and what an edit took away is deleted. CRDs stay:
+with one all its objects would go.
+
+Invariants: what is written is remembered before, so that a session finds it at its end; on a
+cluster that others may use nothing of theirs is written over or deleted (`ownership`).
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from rws_operator.errors import NotFound
-from rws_operator.resources import Kind, kinds
+from rws_operator.dev import ownership
+from rws_operator.dev.ownership import FIELD_MANAGER
+from rws_operator.errors import Conflict, NotFound
 from rws_operator.testing.install import apply_all, apply_crds
 
 if TYPE_CHECKING:
@@ -28,6 +32,14 @@ _CRD = "CustomResourceDefinition"
 _OF_PODS = frozenset({"Deployment", "PodDisruptionBudget", "Service"})
 _STAYING = frozenset({_CRD, "Namespace"})
 _WEBHOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
+_WRITING = "rws-dev-writing"
+
+
+class Done(NamedTuple):
+    """What was done, for people: e.g. ``CustomResourceDefinition backups.example.com``."""
+
+    applied: list[str]
+    deleted: list[str]
 
 
 def needed(manifests: Iterable[dict[str, Any]], ca_pem: str) -> list[dict[str, Any]]:
@@ -53,6 +65,15 @@ def calls_webhooks(documents: Iterable[Mapping[str, Any]]) -> bool:
     return any(True for each in documents for _ in _client_configs(each))
 
 
+def converted(documents: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names of the CRDs whose objects the operator converts."""
+    return [
+        each["metadata"]["name"]
+        for each in documents
+        if each["kind"] == _CRD and calls_webhooks([each])
+    ]
+
+
 def _client_configs(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Where a document says whom the API server calls."""
     for entry in document.get("webhooks", ()):
@@ -63,52 +84,104 @@ def _client_configs(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield webhook["clientConfig"]
 
 
-async def install(admin: Client, documents: list[dict[str, Any]], memory: Path) -> list[str]:
+async def install(
+    admin: Client, documents: list[dict[str, Any]], memory: Path, *, alone: bool
+) -> Done:
     """Make a cluster hold these documents, given what it was made to hold before.
 
     Args:
         admin: An administrator's client.
         documents: What to install, in order.
         memory: The file that remembers it.
-
-    Returns:
-        What changed, for people: e.g. ``CustomResourceDefinition backups.example.com``.
+        alone: Whether nobody else's is on the cluster.
 
     Raises:
         ApiError: The server refuses one.
+        ConfigurationError: One would write over what is somebody else's.
     """
-    before = _remembered(memory)
-    changed = [each for each in documents if each not in before]
+    before = remembered(memory)
     known = set(map(_identity, documents))
     gone = [each for each in before if _identity(each) not in known]
-    # Namespaces first, as the manifests have it; a CRD before anything that may speak of its kind.
-    await apply_all(admin, [each for each in changed if each["kind"] == "Namespace"])
-    await apply_crds(admin, [each for each in changed if each["kind"] == _CRD])
-    await apply_all(admin, [each for each in changed if each["kind"] not in _STAYING])
-    await _delete(admin, [each for each in gone if each["kind"] not in _STAYING])
-    # In one piece: the process may be killed at any moment.
-    fresh = memory.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(documents))
-    fresh.replace(memory)
-    return [f"{each['kind']} {each['metadata']['name']}" for each in [*changed, *gone]]
+    there = await ownership.look(admin, documents)
+    if not alone:
+        documents, there = _without_shared(documents, there)
+        ownership.check_ours(there)
+    changed = [
+        each
+        for each, found in zip(documents, there, strict=True)
+        if found is None or each not in before
+    ]
+    kept = [each for each in documents if each not in changed]
+    # With a mark: should this process be killed now, they are no less to be written.
+    _remember(memory, [*kept, *({**each, _WRITING: True} for each in changed), *gone])
+    await _apply(admin, changed)
+    ended = [each for each in gone if each["kind"] not in _STAYING]
+    deleted = await _delete(admin, ended, alone=alone)
+    _remember(memory, [*documents, *(each for each in gone if each["kind"] in _STAYING)])
+    return Done([*map(_shown, changed)], [*map(_shown, deleted)])
 
 
-async def uninstall_webhooks(admin: Client, memory: Path) -> None:
-    """Have the API server call nobody before its writes; harmless if nothing was installed."""
-    await _delete(admin, [each for each in _remembered(memory) if each["kind"] in _WEBHOOKS])
+def _without_shared(
+    documents: list[dict[str, Any]], there: list[dict[str, Any] | None]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any] | None]]:
+    """Leave out what is somebody else's and used as it is."""
+    kept = [
+        (document, found)
+        for document, found in zip(documents, there, strict=True)
+        if found is None or not ownership.is_shared(document) or not ownership.is_foreign(found)
+    ]
+    return [document for document, _ in kept], [found for _, found in kept]
 
 
-async def _delete(admin: Client, documents: Iterable[Mapping[str, Any]]) -> None:
-    for document in documents:
-        metadata = document["metadata"]
-        with contextlib.suppress(NotFound):
-            await admin.delete(_kind(document), metadata["name"], metadata.get("namespace"))
+async def _apply(admin: Client, documents: Iterable[dict[str, Any]]) -> None:
+    """Namespaces first, as the manifests have it; a CRD before what may speak of its kind."""
+    parts: dict[str, list[dict[str, Any]]] = {"Namespace": [], _CRD: [], "": []}
+    for each in documents:
+        parts.get(each["kind"], parts[""]).append(each)
+    await apply_all(admin, parts["Namespace"], field_manager=FIELD_MANAGER)
+    await apply_crds(admin, parts[_CRD], field_manager=FIELD_MANAGER)
+    await apply_all(admin, parts[""], field_manager=FIELD_MANAGER)
 
 
-def _kind(document: Mapping[str, Any]) -> Kind:
-    found = getattr(kinds, document["kind"])
-    assert isinstance(found, Kind)
-    return found
+async def uninstall_webhooks(admin: Client, installed: Iterable[dict[str, Any]]) -> None:
+    """Have the API server call nobody before its writes.
+
+    Args:
+        admin: An administrator's client.
+        installed: What is remembered.
+    """
+    called = [each for each in installed if each["kind"] in _WEBHOOKS]
+    await _delete(admin, called, alone=False)
+
+
+async def _delete(
+    admin: Client, documents: list[dict[str, Any]], *, alone: bool
+) -> list[dict[str, Any]]:
+    """Delete what is still as the session left it, unless all is the session's; return that."""
+    deleted = []
+    for document, found in zip(documents, await ownership.look(admin, documents), strict=True):
+        if found is None or not (alone or _is_as_left(found, document)):
+            continue
+        metadata = found["metadata"]
+        with contextlib.suppress(NotFound, Conflict):
+            await admin.delete(
+                ownership.kind_of(document),
+                metadata["name"],
+                metadata.get("namespace"),
+                uid=metadata["uid"],
+                resource_version=metadata["resourceVersion"],
+            )
+            deleted.append(document)
+    return deleted
+
+
+def _is_as_left(found: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
+    return not ownership.is_foreign(found) and _bundles(found) == _bundles(document)
+
+
+def _bundles(document: Mapping[str, Any]) -> set[str | None]:
+    """Whose certificate its webhooks are trusted by: another session has another one."""
+    return {config.get("caBundle") for config in _client_configs(document)}
 
 
 def _identity(document: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -116,8 +189,20 @@ def _identity(document: Mapping[str, Any]) -> tuple[str, str, str]:
     return document["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
-def _remembered(memory: Path) -> list[dict[str, Any]]:
+def _shown(document: Mapping[str, Any]) -> str:
+    return f"{document['kind']} {document['metadata']['name']}"
+
+
+def remembered(memory: Path) -> list[dict[str, Any]]:
+    """What was installed, or was about to be; nothing without the file."""
     try:
         return msgspec.json.decode(memory.read_bytes(), type=list[dict[str, Any]])
     except FileNotFoundError:
         return []
+
+
+def _remember(memory: Path, documents: list[Any]) -> None:
+    """In one piece: the process may be killed at any moment."""
+    fresh = memory.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.encode(documents))
+    fresh.replace(memory)

@@ -19,6 +19,7 @@ class Job(msgspec.Struct, frozen=True):
         argv: The command line, as the program first got it.
         kubeconfig: An administrator's.
         context: Its context; None for the current one.
+        alone: Whether the cluster is the session's own, where nobody else runs the program.
         http_port: Where metrics and probes are served.
         webhook_port: Where webhooks are served.
         webhook_url: Where the API server calls them.
@@ -34,6 +35,7 @@ class Job(msgspec.Struct, frozen=True):
     argv: list[str]
     kubeconfig: str
     context: str | None
+    alone: bool
     http_port: int
     webhook_port: int
     webhook_url: str

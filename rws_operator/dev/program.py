@@ -32,6 +32,10 @@ class DevelopedProgram(Runner, Protocol):
         """What installs it."""
         ...
 
-    def for_development(self, client: Client) -> DevelopedProgram:
-        """A copy that is the only replica and ends at once."""
+    def is_leading(self) -> bool:
+        """Whether it may work: it leads, or needs no Lease to."""
+        ...
+
+    def for_development(self, client: Client, *, alone: bool) -> DevelopedProgram:
+        """A copy that ends at once, and works without a Lease where nobody else can run it."""
         ...

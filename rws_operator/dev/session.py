@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shlex
 import signal
 import socket
@@ -32,7 +33,7 @@ from rws_operator.errors import ConfigurationError, OperatorError
 from rws_operator.manifests.names import object_name
 from rws_operator.testing.folder import held_port, owned_folder
 from rws_operator.testing.waiting import tell_interrupted
-from rws_operator.webhook.certificate import WebhookCertificate
+from rws_operator.webhook.certificate import WebhookCertificate, normal_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +52,7 @@ class Settings:
         cluster: Where to develop; None for a control plane of one's own.
         http_port: Port of metrics and probes; 0 for any free one.
         webhook_port: Port of the webhooks; 0 for any free one.
-        webhook_host: Where the API server reaches this machine.
+        webhook_host: Where the API server reaches this machine: a DNS name or an address.
     """
 
     cluster: Cluster | None
@@ -77,6 +78,7 @@ class _Session:
     def __init__(self, program: DevelopedProgram, settings: Settings) -> None:
         self._program = program
         self._settings = settings
+        self._host = _checked_host(settings.webhook_host)
         self._started_as = started_as()
         self._changed: asyncio.Queue[set[str]] = asyncio.Queue()
         self._watcher = Watcher(sources_of(sys.modules), self._changed.put_nowait)
@@ -121,9 +123,10 @@ class _Session:
                     argv=sys.argv,
                     kubeconfig=cluster.kubeconfig,
                     context=cluster.context,
+                    alone=self._settings.cluster is None,
                     http_port=http_port,
                     webhook_port=webhook_port,
-                    webhook_url=f"https://{self._settings.webhook_host}:{webhook_port}",
+                    webhook_url=f"https://{_in_url(self._host)}:{webhook_port}",
                     ca_pem=ca_pem,
                     cert_file=str(folder / "tls.crt"),
                     key_file=str(folder / "tls.key"),
@@ -187,9 +190,8 @@ class _Session:
 
     def _write_certificate(self, folder: Path) -> str:
         """Write what webhooks are served with, where nobody else may look; return who signed it."""
-        host = self._settings.webhook_host
-        names = [host, f"*.{object_name(self._program.name)}.svc"]
-        made = WebhookCertificate.generate_for(host, names)
+        names = [self._host, f"*.{object_name(self._program.name)}.svc"]
+        made = WebhookCertificate.generate_for(self._host, names)
         (folder / "tls.crt").write_text(made.cert_pem, "ascii")
         (folder / "tls.key").write_text(made.key_pem, "ascii")
         return made.ca_pem
@@ -200,6 +202,25 @@ class _Session:
             sys.stdout.flush()
             tell("a control plane is up, for kubectl too: use the line above in another shell")
         tell("Ctrl-C ends it all; a save of the program's files runs them anew")
+
+
+def _checked_host(host: str) -> str:
+    """The host as certificates name it; an IPv6 address may be in brackets, as in a URL.
+
+    Raises:
+        ConfigurationError: No certificate can name it.
+    """
+    with contextlib.suppress(ConfigurationError):
+        if "*" not in host:
+            return normal_name(re.sub(r"^\[(.*:.*)\]$", r"\1", host))
+    raise ConfigurationError(
+        f"--webhook-host {host} is neither a DNS name nor an IP address",
+        remedy="give one of them alone, without scheme, port and path",
+    )
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _check_free(flag: str, port: int) -> None:

@@ -11,6 +11,7 @@ fills the same cache (`find.py`).
 """
 
 import contextlib
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -57,7 +58,7 @@ def up(version: str | None) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _told_failures(), ControlPlane(dedicated=True, version=version) as running:
         announce(running.kubeconfig.parent)
-        click.echo(f"export KUBECONFIG={running.kubeconfig}")
+        _export(running.kubeconfig)
         click.echo(
             "A control plane is up, without nodes: pods stay Pending. Use the line above in "
             "another shell; Ctrl-C here ends it and removes what it holds.",
@@ -79,7 +80,7 @@ def env() -> None:
         raise click.ClickException(
             "no control plane is up: start one by rws-operator controlplane up"
         )
-    click.echo(f"export KUBECONFIG={folders[0] / ADMIN_KUBECONFIG}")
+    _export(folders[0] / ADMIN_KUBECONFIG)
 
 
 @controlplane.command()
@@ -133,6 +134,11 @@ def _told_failures() -> Iterator[None]:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
         sys.exit(tell_interrupted())
+
+
+def _export(kubeconfig: Path) -> None:
+    """Print what a shell evaluates."""
+    click.echo(f"export KUBECONFIG={shlex.quote(str(kubeconfig))}")
 
 
 def _tell(names: tuple[str, ...], version: str | None) -> None:

@@ -17,6 +17,8 @@ from urllib.parse import unquote, urlsplit
 from rws_operator.errors import ConfigurationError
 
 PACKAGE = "rws-operator"
+PROJECT_TOOLS = ("mypy", "pyright", "ruff", "uv")
+"""What a starter's project needs for development beside this package."""
 
 _RELEASE = re.compile(
     r"rws[-_.]operator(?P<versions>((\s*(==|~=|>=|<=|!=|>|<)\s*[\w.*+!-]+)(\s*,(?=.)|$))*)"
@@ -47,13 +49,26 @@ def default_origin() -> str:
 
 
 def runtime_packages() -> frozenset[str]:
-    """What every operator needs, this package included: a project of such a name needs itself."""
+    """What every project needs, directly or not: one of such a name would need itself."""
+    found: set[str] = set()
+    wanted = [PACKAGE, *PROJECT_TOOLS]
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            found.add(name)
+            wanted += _required_by(name)
+    return frozenset(found)
+
+
+def _required_by(package: str) -> list[str]:
+    """What an installed package needs; of this one, what its extras need as well."""
     try:
-        requirements = distribution(PACKAGE).requires or []
-    except PackageNotFoundError:
-        requirements = []
-    names = (_DISTRIBUTION.match(each) for each in requirements if "extra ==" not in each)
-    return frozenset({PACKAGE, *(each[0].lower() for each in names if each)})
+        requirements = distribution(package).requires or []
+    except PackageNotFoundError:  # not on this platform, or only a project has it
+        return []
+    needed = [each for each in requirements if package == PACKAGE or "extra ==" not in each]
+    names = (_DISTRIBUTION.match(each) for each in needed)
+    return [re.sub(r"[-_.]+", "-", each[0]).lower() for each in names if each]
 
 
 def requirement_of(origin: str, extra: str | None = None) -> str:

@@ -14,6 +14,7 @@ from typing import Any, Self, TypeVar, overload
 
 from rws_operator.client import Client, client
 from rws_operator.client.content_type import APPLY_PATCH
+from rws_operator.client.kubeconfig_entry import expanded
 from rws_operator.errors import NotFound
 from rws_operator.manifests.crd import crd
 from rws_operator.resources import CustomResource, Kind
@@ -21,7 +22,6 @@ from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import ProgramsNotFound
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.namespaced import FIELD_MANAGER, NamespacedApi
-from rws_operator.testing.throwaway import check_throwaway
 
 _R = TypeVar("_R", bound=CustomResource)
 
@@ -37,7 +37,7 @@ class TestCluster:
 
     Attributes:
         client: An administrator's client.
-        kubeconfig: The path of the administrator's kubeconfig.
+        kubeconfig: The absolute path of the administrator's kubeconfig.
     """
 
     __test__ = False  # pytest: not a test class
@@ -46,7 +46,7 @@ class TestCluster:
         self, client: Client, kubeconfig: Path, control_plane: ControlPlane | None = None
     ) -> None:
         self.client = client
-        self.kubeconfig = kubeconfig
+        self.kubeconfig = expanded(str(kubeconfig)).absolute()  # a test may change its folder
         self._control_plane = control_plane
 
     @classmethod
@@ -56,10 +56,10 @@ class TestCluster:
         Raises:
             ProgramsNotFound: It names none although RWS_TEST_REQUIRE_KUBERNETES is set.
             NotThrowaway: It does not look like a throwaway cluster.
+            ControlPlaneError: It can't be used.
         """
-        if path := os.environ.get("RWS_TEST_KUBECONFIG"):
-            check_throwaway(path)
-            return await cls.connect(Path(path))
+        if os.environ.get("RWS_TEST_KUBECONFIG"):
+            return await cls.start()
         if os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
             raise ProgramsNotFound(
                 "RWS_TEST_REQUIRE_KUBERNETES is set, but there is no cluster",
@@ -72,7 +72,8 @@ class TestCluster:
         """Connect to the cluster that RWS_TEST_KUBECONFIG names, else start a control plane.
 
         Raises:
-            ControlPlaneError: It could not be started.
+            ControlPlaneError: It could not be started, or the named one can't be used; NotThrowaway
+                if it does not look like a throwaway one.
         """
         control_plane = await ControlPlane().start()
         try:
@@ -88,7 +89,7 @@ class TestCluster:
         return cls(await client(str(kubeconfig)), kubeconfig)
 
     async def close(self) -> None:
-        """Close the client, and stop the control plane if `start` started it."""
+        """Close the client, and stop the control plane if one was started for it."""
         await self.client.close()
         if self._control_plane is not None:
             await self._control_plane.stop()

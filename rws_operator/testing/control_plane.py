@@ -4,8 +4,9 @@ Tests run against it, because a fake API server runs no admission, garbage colle
 status subresource. This is the public face: it chooses between a cluster that RWS_TEST_KUBECONFIG
 names and one of its own (`local.py`), and keeps blocking work off the event loop.
 
-Invariant: a control plane of one's own leaves neither process nor folder behind, however its owner
-ends; a named cluster is left running.
+Invariants: a control plane of one's own leaves neither process nor folder behind, however its owner
+ends; a named cluster is left running, and stays the one that was looked at, whatever becomes of the
+files that named it.
 """
 
 import asyncio
@@ -20,7 +21,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rws_operator.client import load_config
 from rws_operator.errors import KubeconfigError
 from rws_operator.testing import programs
 from rws_operator.testing.errors import ControlPlaneError
@@ -28,7 +28,7 @@ from rws_operator.testing.folder import owned_folder
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.kubernetes_version import asked_version, check_version
 from rws_operator.testing.local import LocalControlPlane, served_version
-from rws_operator.testing.throwaway import check_throwaway
+from rws_operator.testing.throwaway import copy_throwaway
 from rws_operator.testing.waiting import pause, run_cancellable
 
 _CONTROLLER_SECONDS = 10.0
@@ -108,10 +108,13 @@ class ControlPlane:
 
     @property
     def kubeconfig(self) -> Path:
-        """The path of the administrator's kubeconfig."""
-        if self._existing:
-            return Path(self._existing)
-        return self._own().folder / programs.ADMIN_KUBECONFIG
+        """The absolute path of the administrator's kubeconfig, there until the stop.
+
+        Of a cluster that RWS_TEST_KUBECONFIG names it is a copy, with the one context.
+        """
+        if self._folder is None:
+            raise ControlPlaneError("the control plane is not started")
+        return self._folder / programs.ADMIN_KUBECONFIG
 
     @property
     def audit_log(self) -> Path:
@@ -139,6 +142,7 @@ class ControlPlane:
         Raises:
             RequestRefused: The API server gave no token, for instance because there is no such
                 ServiceAccount.
+            KubeconfigError: The user of a named cluster has neither token nor certificate.
         """
         return await asyncio.to_thread(self._issue, namespace, name, lifetime_seconds)
 
@@ -177,8 +181,8 @@ class ControlPlane:
             raise ControlPlaneError("the control plane is started already")
         with contextlib.ExitStack() as stack:
             if self._existing:
-                _check(self._existing, self._version)
                 folder = stack.enter_context(owned_folder())
+                _copy(self._existing, folder / programs.ADMIN_KUBECONFIG, self._version)
             else:
                 self._local = LocalControlPlane(
                     audit=self._audit,
@@ -226,15 +230,15 @@ class ControlPlane:
         return access.write(path, namespace)
 
 
-def _check(kubeconfig: str, version: str | None) -> None:
-    """Refuse a kubeconfig that nobody could use, or another version than the one asked for."""
+def _copy(kubeconfig: str, path: Path, version: str | None) -> None:
+    """Copy what a kubeconfig names, if it may and can be used, and is of the version asked for."""
     try:
-        load_config(kubeconfig)
-        check_throwaway(kubeconfig)
+        copy_throwaway(kubeconfig, path)
+        access = None if version is None else Access.read(path)
     except KubeconfigError as error:
         raise ControlPlaneError(f"RWS_TEST_KUBECONFIG: {error.what}", remedy=error.remedy) from None
-    if version is not None:
-        served = served_version(Access.read(Path(kubeconfig)))
+    if access is not None and version is not None:
+        served = served_version(access)
         check_version(version, served, f"the cluster of RWS_TEST_KUBECONFIG, {kubeconfig},")
 
 

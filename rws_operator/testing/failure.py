@@ -1,8 +1,9 @@
 """What a failed test's namespace looked like: its objects, its events, the operators' log.
 
 Read at the moment of the failure, before anything is torn down, from a thread with a loop of its
-own, since the test's loop rests then. Invariants: a report never fails and takes a bounded time;
-no Secret's content is in it.
+own, since the test's loop rests then. So do the operators on it, and what they would have to
+convert can't be had. Invariants: a report never fails and takes a bounded time; what can't be had
+costs no other kind its place; no Secret's content is in it.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SECONDS = 15.0
-"""How long it may take to ask the API server."""
+SECONDS = 5.0
+"""How long each question may take: three about what there is, then one for each kind, at once."""
 
 LONGEST_OBJECT = 6_000
 LONGEST_SECTION = 60_000
 """Characters; what is longer is cut."""
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _MOST = "200"
 _EVENTS = "events"
 _OF_EVERY_NAMESPACE = {
@@ -46,8 +48,11 @@ def failure_sections(kubeconfig: Path, namespace: str, log: str = "") -> list[tu
         namespace: The test's namespace.
         log: What its operators logged.
     """
-    with ThreadPoolExecutor(1) as thread:
-        objects, events = thread.submit(asyncio.run, _look(kubeconfig, namespace)).result()
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            objects, events = thread.submit(asyncio.run, _look(kubeconfig, namespace)).result()
+    except Exception as error:  # whatever it is: pytest would end the run, and show no test
+        objects, events = f"can't be had: {error!r}", ""
     sections = [
         (f"objects in namespace {namespace}", _cut(objects, LONGEST_SECTION)),
         (f"events in namespace {namespace}", _cut(events, LONGEST_SECTION)),
@@ -57,14 +62,11 @@ def failure_sections(kubeconfig: Path, namespace: str, log: str = "") -> list[tu
 
 
 async def _look(kubeconfig: Path, namespace: str) -> tuple[str, str]:
-    try:
-        async with asyncio.timeout(SECONDS), await client(str(kubeconfig)) as asking:
-            resources = await _resources(asking)
-            found = await asyncio.gather(
-                *(_items(asking, base, each, namespace) for base, each in resources)
-            )
-    except (OperatorError, OSError, TimeoutError) as error:
-        return f"can't be had: {error!r}", ""
+    async with await client(str(kubeconfig)) as asking:
+        resources = await _resources(asking)
+        found = await asyncio.gather(
+            *(_items(asking, base, each, namespace) for base, each in resources)
+        )
     objects, events = [], []
     for (path, resource), items in zip(resources, found, strict=True):
         if resource["resource"] == _EVENTS:
@@ -75,19 +77,43 @@ async def _look(kubeconfig: Path, namespace: str) -> tuple[str, str]:
 
 
 async def _resources(asking: Client) -> list[tuple[str, dict[str, Any]]]:
-    """Every namespaced resource that can be listed, once, with its path; custom ones first."""
+    """Every namespaced resource that can be listed, once, with its path; custom ones first.
+
+    Custom ones in the version that they are stored in, which needs nobody to convert them, if it
+    is served; others in the version that the server prefers.
+    """
+    stored = await _stored_versions(asking)
     found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
     for root in ("/apis", "/api"):
-        answer = await asking.request("GET", root, accept=_AGGREGATED)
-        for group in answer.json()["items"]:
+        asked = await asking.request("GET", root, accept=_AGGREGATED, deadline=SECONDS)
+        answer = asked.json()
+        if "items" not in answer:
+            raise LookupError(f"the server answers {root} with {answer.get('kind')}, in parts only")
+        for group in answer["items"]:
             name = group.get("metadata", {}).get("name", "")
             for version in group["versions"]:
                 path = f"{root}/{name}/{version['version']}" if name else f"{root}/v1"
                 for each in _listable(version):
-                    found.setdefault((name, each["resource"]), (path, each))
+                    key = name, each["resource"]
+                    if key not in found or stored.get(key) == version["version"]:
+                        found[key] = path, each
     # The core API's events are those of events.k8s.io over again.
     found.pop(("", _EVENTS), None)
     return [found[key] for key in sorted(found, key=lambda key: (not _is_custom(key[0]), key))]
+
+
+async def _stored_versions(asking: Client) -> dict[tuple[str, str], str]:
+    """The storage version of each custom resource, by group and plural; none if not told."""
+    try:
+        crds = (await asking.request("GET", _CRDS, deadline=SECONDS)).json()["items"]
+    except OperatorError:
+        return {}
+    return {
+        (crd["spec"]["group"], crd["spec"]["names"]["plural"]): version["name"]
+        for crd in crds
+        for version in crd["spec"]["versions"]
+        if version["storage"]
+    }
 
 
 def _listable(version: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -107,10 +133,13 @@ async def _items(
     plural = resource["resource"]
     try:
         answer = await asking.request(
-            "GET", f"{path}/namespaces/{namespace}/{plural}", params={"limit": _MOST}
+            "GET",
+            f"{path}/namespaces/{namespace}/{plural}",
+            params={"limit": _MOST},
+            deadline=SECONDS,
         )
         items: list[dict[str, Any]] = answer.json().get("items") or []
-    except OperatorError as error:
+    except Exception as error:
         return [{"metadata": {"name": f"can't be had: {error}"}}]
     return items
 

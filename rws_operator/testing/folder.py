@@ -6,6 +6,7 @@ is removed at the next start, whatever ended the owner.
 
 import contextlib
 import fcntl
+import os
 import shutil
 import socket
 import tempfile
@@ -62,10 +63,24 @@ def announce(folder: Path) -> None:
 
 
 def announced_folders() -> list[Path]:
-    """Return the folders of the announced control planes that are up, the youngest first."""
+    """Return the folders of this user's announced control planes that are up, the youngest first.
+
+    Of nobody else's: a kubeconfig may name a program to be run.
+    """
     marks = Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_ANNOUNCED}")
-    found = [(mark.stat().st_mtime, mark.parent) for mark in marks if _is_held(mark.parent)]
+    found = [
+        (mark.stat().st_mtime, mark.parent)
+        for mark in marks
+        if _is_own(mark.parent) and _is_held(mark.parent)
+    ]
     return [folder for _, folder in sorted(found, reverse=True)]
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        return folder.lstat().st_uid == os.getuid()
+    except OSError:  # gone
+        return False
 
 
 def _is_held(folder: Path) -> bool:

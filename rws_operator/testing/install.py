@@ -87,22 +87,26 @@ def configurations_of(
     return found
 
 
-async def apply_crds(client: Client, definitions: Iterable[dict[str, Any]]) -> None:
+async def apply_crds(
+    client: Client, definitions: Iterable[dict[str, Any]], *, field_manager: str = FIELD_MANAGER
+) -> None:
     """Apply CRDs and wait until their storage versions are served.
 
     Not their other versions: what is there already may need a converter that is not up yet.
     """
     for definition in definitions:
-        await _give_up_service(client, definition)
-    await apply_all(client, definitions)
+        await _give_up_service(client, definition, field_manager)
+    await apply_all(client, definitions, field_manager=field_manager)
     for definition in definitions:
         await eventually(_SERVED_SECONDS, partial(_is_served, client, definition), 0.05)
 
 
-async def apply_all(client: Client, documents: Iterable[Mapping[str, Any]]) -> None:
+async def apply_all(
+    client: Client, documents: Iterable[Mapping[str, Any]], *, field_manager: str = FIELD_MANAGER
+) -> None:
     """Apply documents, one after the other."""
     for document in documents:
-        await client.apply(document, field_manager=FIELD_MANAGER)
+        await client.apply(document, field_manager=field_manager)
 
 
 async def wait_until_called(
@@ -171,7 +175,9 @@ def _probe(url: str, name: str) -> dict[str, Any]:
     }
 
 
-async def _give_up_service(client: Client, definition: Mapping[str, Any]) -> None:
+async def _give_up_service(
+    client: Client, definition: Mapping[str, Any], field_manager: str
+) -> None:
     """Convert by a definition's URL alone: an apply would leave another owner's Service beside it.
 
     The API server takes one of the two.
@@ -187,7 +193,7 @@ async def _give_up_service(client: Client, definition: Mapping[str, Any]) -> Non
                 name,
                 patch=patch,
                 type="json",
-                field_manager=FIELD_MANAGER,
+                field_manager=field_manager,
             )
 
 

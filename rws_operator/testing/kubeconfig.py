@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from rws_operator.errors import KubeconfigError
 from rws_operator.testing.errors import RequestRefused
 from rws_operator.testing.pki import KeyPair
 
@@ -42,11 +43,16 @@ class Access:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the current context of a kubeconfig with a certificate or a token.
+        """Read the current context of one kubeconfig, whose user has a certificate or a token.
+
+        Args:
+            path: The file; `~` stands for the home folder.
 
         Raises:
-            ValueError: The file has no such context or an unsupported form of credentials.
+            KubeconfigError: The file has no such context or an unsupported form of credentials.
+            OSError: It can't be read.
         """
+        path = path.expanduser()
         config = yaml.safe_load(path.read_text()) or {}
         context = _named(config, "contexts", "context", config.get("current-context"), path)
         cluster = _named(config, "clusters", "cluster", context.get("cluster"), path)
@@ -55,9 +61,10 @@ class Access:
         key = _material(user, "client-key", path)
         token = user.get("token")
         if token is None and (cert is None or key is None):
-            raise ValueError(
-                f"{path}: user {context.get('user')!r} has neither a token nor a client"
-                " certificate; the test harness reads no other credentials"
+            raise KubeconfigError(
+                f"{path}: user {context.get('user')!r} has neither token nor client certificate",
+                remedy="use one that has; for requests of its own the test harness takes no exec"
+                " plugin, auth-provider, tokenFile or password",
             )
         return cls(
             server=cluster["server"],
@@ -86,9 +93,7 @@ class Access:
             "users": [{"name": "test", "user": user}],
             "contexts": [{"name": "test", "context": context}],
         }
-        with open(path, "w", opener=_private) as file:
-            yaml.safe_dump(config, file)
-        return path
+        return write_private(path, config)
 
     def request(
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
@@ -108,7 +113,7 @@ class Access:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
             payload = None if body is None else json.dumps(body)
-            connection.request(method, path, payload, headers)
+            connection.request(method, url.path.rstrip("/") + path, payload, headers)
             response = connection.getresponse()
             return response.status, response.read()
         except http.client.HTTPException as error:
@@ -144,6 +149,13 @@ class Access:
         return context
 
 
+def write_private(path: Path, config: dict[str, Any]) -> Path:
+    """Write a kubeconfig, readable by its owner only, and return its path."""
+    with open(path, "w", opener=_private) as file:
+        yaml.safe_dump(config, file, allow_unicode=True)
+    return path
+
+
 def _named(
     config: dict[str, Any], section: str, key: str, name: str | None, path: Path
 ) -> dict[str, Any]:
@@ -151,7 +163,10 @@ def _named(
         if entry.get("name") == name:
             found: dict[str, Any] = entry.get(key) or {}
             return found
-    raise ValueError(f"{path}: {section} has no entry named {name!r}")
+    raise KubeconfigError(
+        f"{path}: {section} has no entry named {name!r}",
+        remedy="choose another context with kubectl config use-context",
+    )
 
 
 def _material(entry: dict[str, Any], key: str, path: Path) -> bytes | None:

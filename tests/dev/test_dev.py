@@ -117,8 +117,21 @@ def test_a_webhook_that_is_taken_away_is_called_no_more(session: Session):
     since = session.mark()
     session.program.file.write_text(NOTES.partition("@operator.validate")[0])
     session.wait_for(RUNNING, since)
+    assert "deleted ValidatingWebhookConfiguration note-operator" in session.text(since)
     assert session.admin.request("GET", CONFIGURATION)[0] == 404
     assert session.admin.request("POST", notes_path(), note("free", "bad"))[0] == 201
+
+
+def test_a_kind_that_was_deleted_comes_again(session: Session):
+    """The usual way to be rid of all objects; a save puts it back."""
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    name = "notes.dev.test.example.com"
+    session.admin.request("DELETE", f"{crds}/{name}")
+    wait_until(lambda: session.admin.request("GET", f"{crds}/{name}")[0] == 404)
+    since = session.mark()
+    save(session, "text} 1", "text} 2")
+    assert f"applied CustomResourceDefinition {name}\n" in session.text(since)
+    assert session.admin.request("GET", notes_path())[0] == 200
 
 
 @pytest.mark.parametrize(

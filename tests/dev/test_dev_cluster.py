@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
+from rws_operator.dev import install
+from rws_operator.dev.ownership import FIELD_MANAGER
 from rws_operator.errors import ApiError, NotFound
 from rws_operator.resources import kinds
+from rws_operator.testing.eventually import eventually
 from tests.dev.kit import NOTES, Program, Session, note, notes_path
 
 if TYPE_CHECKING:
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from rws_operator.resources import Kind
     from rws_operator.testing import TestCluster
 
+CONFIGURATION = kinds.ValidatingWebhookConfiguration
 ONLY_WEBHOOKS = "notes = operator.controller", "@operator.validate"
 
 
@@ -26,15 +33,16 @@ async def name(cluster: TestCluster) -> AsyncIterator[str]:
     """A name of an operator, whose objects are removed afterwards."""
     unique = f"dev-{secrets.token_hex(3)}"
     yield unique
-    for kind in (kinds.ClusterRole, kinds.ClusterRoleBinding, kinds.Namespace):
+    for kind in (kinds.ClusterRole, kinds.ClusterRoleBinding, kinds.Namespace, CONFIGURATION):
         await delete(cluster, kind, unique)
+    await delete(cluster, kinds.ConfigMap, unique, "default")
     await delete(cluster, kinds.CustomResourceDefinition, f"notes.{unique}.test.example.com")
 
 
-async def delete(cluster: TestCluster, kind: Kind, name: str) -> None:
+async def delete(cluster: TestCluster, kind: Kind, name: str, namespace: str | None = None) -> None:
     """Delete an object, if it is there."""
     try:
-        await cluster.client.delete(kind, name)
+        await cluster.client.delete(kind, name, namespace)
     except NotFound:
         return
 
@@ -65,8 +73,9 @@ async def test_webhooks_alone_on_a_named_cluster(cluster: TestCluster, tmp_path:
         session.process.terminate()
         assert session.process.wait(20) == 0
     assert "uninstall takes them away" in session.text()
+    assert "conversions" not in session.text()
     with pytest.raises(NotFound):
-        await cluster.client.get(kinds.ValidatingWebhookConfiguration, name)
+        await cluster.client.get(CONFIGURATION, name)
     await create(cluster, "one", "bad", group)
     listed = await cluster.client.request("GET", notes_path(group))
     assert len(listed.json()["items"]) == 1
@@ -81,11 +90,196 @@ async def test_controllers_alone_on_a_named_cluster(
     with Session(program, "--kubeconfig", str(cluster.kubeconfig)) as session:
         session.wait_until_running()
         assert "serving webhooks" not in session.text()
-        await create(cluster, "two", "a", group)
+        await create(cluster, name, "a", group)
         since = session.mark()
         program.edit("text} 1", "text} 2")
         session.wait_for("is running again", since)
         session.wait_for("changed", since)
+
+
+def configuration(name: str, url: str = "https://127.0.0.1:1") -> dict[str, Any]:
+    """A webhook configuration that is called for nothing there is."""
+    return {
+        "apiVersion": CONFIGURATION.api_version,
+        "kind": CONFIGURATION.kind,
+        "metadata": {"name": name},
+        "webhooks": [
+            {
+                "name": f"validate.notes.{name}.test.example.com",
+                "clientConfig": {"url": f"{url}/validate"},
+                "rules": [
+                    {
+                        "apiGroups": ["nowhere.test.example.com"],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["nothing"],
+                    }
+                ],
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
+
+
+async def test_one_works_at_a_time(cluster: TestCluster, tmp_path: Path, name: str):
+    """A second session waits for the Lease; its webhooks stay when the first one ends."""
+    group = f"{name}.test.example.com"
+    # Without a child: until the server knows a new kind, it may refuse it as an owner for a while.
+    start, end = (NOTES.index(f"    await ctx.{each}(") for each in ("apply_owned", "patch_status"))
+    text = named(NOTES[:start] + NOTES[end:], name)
+    first = Program(tmp_path / "first", text)
+    second = Program(tmp_path / "second", text.replace("text} 1", "text} 2"))
+    options = "--kubeconfig", str(cluster.kubeconfig)
+    with contextlib.ExitStack() as stack:
+        one = stack.enter_context(Session(first, *options)).wait_until_running()
+        other = stack.enter_context(Session(second, *options))
+        other.wait_for("another replica holds the Lease", seconds=30)
+        assert "is running" not in other.text()
+        await create(cluster, name, "a", group)
+        await wait_for_answer(cluster, group, "a 1")
+        one.process.terminate()
+        assert one.process.wait(20) == 0
+        other.wait_until_running()
+        await wait_for_answer(cluster, group, "a 2")
+        with pytest.raises(ApiError, match="a bad note"):
+            await create(cluster, "three", "bad", group)
+
+
+async def wait_for_answer(cluster: TestCluster, group: str, expected: str) -> None:
+    """Wait until the only Note is answered so."""
+
+    async def is_answered() -> bool:
+        (item,) = (await cluster.client.request("GET", notes_path(group))).json()["items"]
+        assert item.get("status", {}).get("answer") == expected, item
+        return True
+
+    await eventually(10, is_answered)
+
+
+async def test_what_others_installed_is_not_written_over(
+    cluster: TestCluster, tmp_path: Path, name: str
+):
+    """It is refused, with all that is theirs and by whom; a namespace of theirs is used."""
+    theirs = await cluster.client.apply(configuration(name), field_manager="helm")
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await cluster.client.apply(namespace, field_manager="helm")
+    program = Program(tmp_path, named(NOTES, name))
+    with Session(program, "--kubeconfig", str(cluster.kubeconfig)) as session:
+        session.wait_for("the next save starts it again", seconds=30)
+        assert f"ValidatingWebhookConfiguration {name} would be written over, made by helm" in (
+            session.text()
+        )
+        with pytest.raises(NotFound):
+            await cluster.client.get(kinds.ClusterRole, name)
+        program.file.write_text(named(NOTES.partition("@operator.validate")[0], name))
+        session.wait_for("is running again", seconds=30)
+        session.process.terminate()
+        assert session.process.wait(20) == 0
+    assert await cluster.client.get(CONFIGURATION, name) == theirs
+    found = await cluster.client.get(kinds.Namespace, name)
+    managers = {each["manager"] for each in found["metadata"].get("managedFields", ())}
+    assert FIELD_MANAGER not in managers
+
+
+async def test_what_others_took_over_stays(cluster: TestCluster, tmp_path: Path, name: str):
+    """An operator that is installed during a session keeps its webhooks after it."""
+    program = Program(tmp_path, named(NOTES, name))
+    with Session(program, "--kubeconfig", str(cluster.kubeconfig)) as session:
+        session.wait_until_running()
+        theirs = await cluster.client.apply(configuration(name), field_manager="helm")
+        since = session.mark()
+        program.edit("text} 1", "text} 2")
+        session.wait_for("would be written over, made by helm", since)
+        session.process.terminate()
+        assert session.process.wait(20) == 0
+    assert await cluster.client.get(CONFIGURATION, name) == theirs
+
+
+async def test_a_second_session_takes_what_a_first_one_left(
+    cluster: TestCluster, tmp_path: Path, name: str
+):
+    """Its own leavings are no obstacle, even of one that was killed."""
+    program = Program(tmp_path, named(NOTES, name))
+    options = "--kubeconfig", str(cluster.kubeconfig)
+    with Session(program, *options) as killed:
+        killed.wait_until_running()
+        killed.process.kill()
+        assert killed.process.wait(20) == -9
+    with Session(program, *options) as session:
+        session.wait_for("is running$", seconds=60)  # after the Lease's time
+        with pytest.raises(ApiError, match="a bad note"):
+            await create(cluster, "one", "bad", f"{name}.test.example.com")
+
+
+async def test_conversions_are_told_at_the_end(cluster: TestCluster, tmp_path: Path, name: str):
+    """A CRD stays, with the address of what converts it: who ends the session learns it."""
+    program = Program(tmp_path, named(NOTES + CONVERTED, name))
+    with Session(program, "--kubeconfig", str(cluster.kubeconfig)) as session:
+        session.wait_until_running()
+        session.process.terminate()
+        assert session.process.wait(20) == 0
+    assert f"conversions of notes.{name}.test.example.com call this session still" in session.text()
+
+
+CONVERTED = '''
+
+class OldNote(
+    CustomResource, group="dev.test.example.com", version="v1alpha1", kind="Note", storage=False
+):
+    """A note, as it was first."""
+
+    spec: NoteSpec
+    status: NoteStatus = NoteStatus()
+
+
+@operator.convert(OldNote, Note)
+def upgrade(old: OldNote) -> Note:
+    return Note(metadata=old.metadata, spec=old.spec)
+
+
+@operator.convert(Note, OldNote)
+def downgrade(note: Note) -> OldNote:
+    return OldNote(metadata=note.metadata, spec=note.spec)
+'''
+
+
+async def test_what_was_under_way_is_taken_away(cluster: TestCluster, tmp_path: Path, name: str):
+    """An installation that ends in its middle leaves no webhook that is called for nothing."""
+    memory = tmp_path / "installed.json"
+    broken = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": "No_Name", "namespace": "default"},
+    }
+    documents = [configuration(name), broken]
+    with pytest.raises(ApiError):
+        await install.install(cluster.client, documents, memory, alone=False)
+    await cluster.client.get(CONFIGURATION, name)
+    await install.uninstall_webhooks(cluster.client, install.remembered(memory))
+    with pytest.raises(NotFound):
+        await cluster.client.get(CONFIGURATION, name)
+
+
+async def test_another_current_context_changes_nothing(
+    cluster: TestCluster, tmp_path: Path, name: str
+):
+    """Runs stay on the cluster that was looked at in the beginning."""
+    config = tmp_path / "config"
+    text = cluster.kubeconfig.read_text()
+    config.write_text(text)
+    program = Program(tmp_path, named(NOTES, name))
+    with Session(program, "--kubeconfig", str(config)) as session:
+        session.wait_until_running()
+        elsewhere = yaml.safe_load(text)
+        elsewhere["clusters"].append({"name": "x", "cluster": {"server": "https://192.0.2.1"}})
+        user = elsewhere["contexts"][0]["context"]["user"]
+        elsewhere["contexts"].append({"name": "x", "context": {"cluster": "x", "user": user}})
+        elsewhere["current-context"] = "x"
+        config.write_text(json.dumps(elsewhere))
+        since = session.mark()
+        program.edit("text} 1", "text} 2")
+        session.wait_for("is running again", since)
 
 
 @pytest.mark.parametrize("options", [("--context", "prod"), ("--kubeconfig", "config")])

@@ -19,7 +19,16 @@ import pytest
 
 from rws_operator.dev.sources import import_watchfiles
 from rws_operator.errors import ConfigurationError
-from tests.dev.kit import GREEN, NOTES, RED, Program, Session, assert_nothing_is_left
+from tests.dev.kit import (
+    GREEN,
+    NOTES,
+    RED,
+    Program,
+    Session,
+    assert_nothing_is_left,
+    note,
+    notes_path,
+)
 from tests.testing.processes import wait_until
 
 if TYPE_CHECKING:
@@ -167,6 +176,25 @@ def test_a_port_that_is_taken(tmp_path: Path, flag: str):
     (line,) = session.text().splitlines()
     assert line.startswith(f"error: {flag} {port} can't be listened on: Address already in use")
     assert list(session.temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("host", ["https://me", "me:9443", "two words", "*.example.com", "[me]"])
+def test_a_webhook_host_that_is_none(tmp_path: Path, host: str):
+    """It is told once, by its option, before anything starts; not by each run."""
+    with Session(Program(tmp_path, NOTES), f"--webhook-host={host}") as session:
+        assert session.process.wait(20) == 1
+    (line,) = session.text().splitlines()
+    assert line.startswith(f"error: --webhook-host {host} is neither a DNS name nor")
+    assert list(session.temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_webhooks_at_an_ipv6_address(tmp_path: Path, host: str):
+    """Named alone or as in a URL, it is where the API server calls."""
+    with Session(Program(tmp_path, NOTES), "--webhook-host", host) as session:
+        session.wait_until_running()
+        status, body = session.admin.request("POST", notes_path(), note("one", "bad"))
+    assert (status, b"a bad note" in body) == (403, True)
 
 
 def test_a_program_from_no_file(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Tests of `rws-operator controlplane`, on real programs where they matter."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,7 +27,12 @@ COMMAND = "from rws_operator.project.command import main; main()"
 def test_the_command_runs_one_until_it_is_ended(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Its output is what a shell needs; after the end nothing is left, and the exit code is 0."""
+    """Its output is what a shell needs; after the end nothing is left, and the exit code is 0.
+
+    The path is one that a shell would split.
+    """
+    tmp_path /= "my files"
+    tmp_path.mkdir()
     with subprocess.Popen(
         [sys.executable, "-c", COMMAND, "controlplane", "up"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -37,14 +43,16 @@ def test_the_command_runs_one_until_it_is_ended(
     ) as running:
         assert running.stdout is not None
         assert running.stderr is not None
-        export, _, kubeconfig = running.stdout.readline().strip().partition("=")
-        assert export == "export KUBECONFIG"
+        line = running.stdout.readline()
+        export, setting = shlex.split(line)
+        name, _, kubeconfig = setting.partition("=")
+        assert (export, name) == ("export", "KUBECONFIG")
         assert "without nodes" in running.stderr.readline()
         assert Access.read(Path(kubeconfig)).request("GET", "/readyz")[0] == 200
         with monkeypatch.context() as patch:
             patch.setattr("tempfile.tempdir", str(tmp_path))
             told = CliRunner().invoke(main, ["controlplane", "env"])
-        assert told.output == f"export KUBECONFIG={kubeconfig}\n"
+        assert told.output == line
         assert all(map(is_in_use, find_programs().values()))
         running.send_signal(number)
         assert running.communicate(timeout=20) == ("", "")

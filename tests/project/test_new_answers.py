@@ -123,11 +123,22 @@ def test_all_answers_are_checked():
     check_answers(answers | {"kind": "Greeting"})
 
 
-def test_the_runtime_s_packages_are_known():
-    """They are those of pyproject.toml, without what an extra brings."""
+def test_a_project_is_not_named_as_what_it_needs():
+    """Nor as what that needs: pip could install neither."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     needed = {re.split(r"[><=]", each)[0] for each in project["dependencies"]}
-    assert needed | {project["name"]} == origin.runtime_packages()
+    needed |= {project["name"], "multidict", "pytest", "cookiecutter"}
+    assert needed <= origin.runtime_packages()
+    for name in ("multidict", "pytest", "uv"):
+        with pytest.raises(ConfigurationError, match=name):
+            check_answer("name", name, {})
+
+
+def test_the_tools_of_a_project_are_known():
+    """They are those that the starter's pyproject.toml names."""
+    (starter,) = (ROOT / "starters" / "operator").glob("*/pyproject.toml")
+    tools = re.findall(r'^    "(\w+)(?:\[\w+\])?>=', starter.read_text(), re.MULTILINE)
+    assert tuple(tools) == origin.PROJECT_TOOLS
 
 
 @pytest.mark.parametrize(

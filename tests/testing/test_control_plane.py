@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,10 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
+from rws_operator.errors import KubeconfigError
+from rws_operator.testing.cluster import TestCluster
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import ControlPlaneError, RequestRefused
 from rws_operator.testing.eventually import eventually
@@ -194,13 +198,69 @@ async def test_an_existing_cluster_is_used_and_left_running(
     monkeypatch.setenv("RWS_TEST_KUBECONFIG", str(audited.kubeconfig))
     async with ControlPlane() as existing:
         assert not existing.is_dedicated
-        assert existing.kubeconfig == audited.kubeconfig
+        assert Access.read(existing.kubeconfig).server == Access.read(audited.kubeconfig).server
         path = await existing.service_account_kubeconfig("default", "default")
         assert Access.read(path).token
         with pytest.raises(ControlPlaneError, match="dedicated=True"):
             await existing.kill_api_server()
     assert not path.exists()
     assert Access.read(audited.kubeconfig).request("GET", "/readyz")[0] == 200
+
+
+async def test_a_named_cluster_stays_the_one_that_was_looked_at(
+    audited: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Whoever chooses another context, or folder, changes nothing; several files are as good."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RWS_TEST_KUBECONFIG", f"~/none{os.pathsep}named")
+    monkeypatch.chdir(tmp_path)
+    named, config = tmp_path / "named", yaml.safe_load(audited.kubeconfig.read_text())
+    named.write_text(yaml.safe_dump(config))
+    cluster = await TestCluster.from_env()
+    assert cluster is not None
+    async with cluster, ControlPlane() as existing:
+        config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+        named.write_text(yaml.safe_dump(config))
+        monkeypatch.chdir("/")
+        for path in (existing.kubeconfig, cluster.kubeconfig):
+            assert path.stat().st_mode & 0o077 == 0
+            assert Access.read(path).request("GET", "/readyz")[0] == 200
+        assert (await existing.service_account_kubeconfig("default", "default")).exists()
+    assert not cluster.kubeconfig.exists()
+
+
+def test_tokens_that_a_copy_would_renew_are_refused(
+    audited: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """They would be used up, and the next ones lost with the copy."""
+    config = yaml.safe_load(audited.kubeconfig.read_text())
+    told = {"id-token": "e30.e30.x", "idp-issuer-url": "https://i", "client-id": "c"}
+    provider = {"name": "oidc", "config": told}
+    config["users"][0]["user"] = {"auth-provider": provider}
+    named = tmp_path / "named"
+    named.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("RWS_TEST_KUBECONFIG", str(named))
+    refused = pytest.raises(ControlPlaneError, match=f"{named} logs in by an auth-provider")
+    with refused, ControlPlane():
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("user", "current", "says"),
+    [
+        ({"exec": {"command": "login"}}, "test", "takes no exec plugin"),
+        ({"tokenFile": "token"}, "test", "neither token nor client certificate"),
+        ({"token": "t"}, "other", "contexts has no entry named 'other'"),
+    ],
+)
+def test_access_says_what_it_takes(tmp_path: Path, user: dict[str, Any], current: str, says: str):
+    """A user that only the client could log in, or a context that is not there."""
+    path = Access("https://127.0.0.1:1", None, token="t").write(tmp_path / "config")
+    config = yaml.safe_load(path.read_text())
+    config["users"][0]["user"] = user
+    path.write_text(yaml.safe_dump({**config, "current-context": current}))
+    with pytest.raises(KubeconfigError, match=says):
+        Access.read(path)
 
 
 @pytest.mark.parametrize("named", ["missing", ".", "garbage"])

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import re
-from typing import TYPE_CHECKING
+import socket
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rws_operator import kinds
+from rws_operator.testing import eventually, failure
 from rws_operator.testing.kubeconfig import Access
+from rws_operator.testing.pki import CertificateAuthority
 from tests.testing.test_plugin import run_pytest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rws_operator.testing import ControlPlane
+    from rws_operator.testing import ControlPlane, TestCluster
+    from rws_operator.testing.cluster import TestNamespace
 
 FAILS = """
 import asyncio
@@ -59,6 +66,7 @@ dying = asyncio.Event()
 @pytest.mark.asyncio
 async def test_it(namespace, running_operator):
     print("NAMESPACE", namespace.name)
+    await namespace.api(kinds.ConfigMap).create({"metadata": {"name": "left"}})
     running = await running_operator(sample.operator)
     dying.set()
     await asyncio.wait([running._task], timeout=10)
@@ -113,6 +121,97 @@ def test_a_failed_test_shows_its_namespace(
         remove(control_plane, run.stdout)
 
 
+async def test_what_nobody_converts_costs_nothing_else_its_place(
+    cluster: TestCluster, namespace: TestNamespace, monkeypatch: pytest.MonkeyPatch
+):
+    """Objects are read as they are stored; those that aren't so are missed, and only they."""
+    monkeypatch.setattr(failure, "SECONDS", 2.0)
+    path = f"/apis/silent.testing.test.example.com/v1alpha1/namespaces/{namespace.name}/jars"
+    await namespace.api(kinds.ConfigMap).create({"metadata": {"name": "other"}})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        crd = crd_of_jars(silent.getsockname()[1], CertificateAuthority().cert_pem)
+        crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        await cluster.client.request("POST", crds, body=crd)
+        try:
+            await cluster.wait_until_served(crd)
+            await cluster.client.request(
+                "POST",
+                path,
+                body={
+                    "apiVersion": "silent.testing.test.example.com/v1alpha1",
+                    "kind": "Jar",
+                    "metadata": {"name": "mine"},
+                },
+            )
+            objects = await shown(cluster, namespace)
+            assert "apiVersion: silent.testing.test.example.com/v1alpha1\nkind: Jar\n" in objects
+            assert "name: mine" in objects
+            versions = [
+                {**each, "storage": not each["storage"]} for each in crd["spec"]["versions"]
+            ]
+            await cluster.client.request(
+                "PATCH",
+                f"{crds}/{crd['metadata']['name']}",
+                body={"spec": {"versions": versions}},
+                content_type="application/merge-patch+json",
+            )
+
+            async def is_missed() -> bool:
+                objects = await shown(cluster, namespace)
+                assert "did not answer within 2 s" in objects
+                return "name: other" in objects
+
+            assert await eventually(20, is_missed)
+        finally:
+            await cluster.client.request("DELETE", f"{crds}/{crd['metadata']['name']}")
+
+
+def crd_of_jars(port: int, ca: bytes) -> dict[str, Any]:
+    """A CRD that prefers the version that it does not store, converted by whoever has a port."""
+    schema = {"openAPIV3Schema": {"type": "object"}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "jars.silent.testing.test.example.com"},
+        "spec": {
+            "group": "silent.testing.test.example.com",
+            "names": {"plural": "jars", "kind": "Jar"},
+            "scope": "Namespaced",
+            "versions": [
+                {"name": name, "served": True, "storage": name == "v1alpha1", "schema": schema}
+                for name in ("v1", "v1alpha1")
+            ],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {
+                    "conversionReviewVersions": ["v1"],
+                    "clientConfig": {
+                        "url": f"https://127.0.0.1:{port}",
+                        "caBundle": base64.b64encode(ca).decode(),
+                    },
+                },
+            },
+        },
+    }
+
+
+async def shown(cluster: TestCluster, namespace: TestNamespace) -> str:
+    """The section of the objects."""
+    sections = await asyncio.to_thread(failure.failure_sections, cluster.kubeconfig, namespace.name)
+    return dict(sections)[f"objects in namespace {namespace.name}"]
+
+
+async def test_a_report_never_fails(
+    cluster: TestCluster, namespace: TestNamespace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """It says why it has nothing, whatever the server answers, or where it is."""
+    missing = failure.failure_sections(tmp_path / "none", "mine", "a log")
+    assert dict(missing)["objects in namespace mine"].startswith("can't be had: KubeconfigError")
+    assert dict(missing)["operator log"] == "a log"
+    monkeypatch.setattr(failure, "_AGGREGATED", "application/json")
+    assert "the server answers /apis with APIGroupList" in await shown(cluster, namespace)
+
+
 def test_a_passed_test_shows_and_leaves_nothing(tmp_path: Path, control_plane: ControlPlane):
     """No section, and no finalizer that keeps its namespace."""
     run = run_pytest(
@@ -134,6 +233,8 @@ def test_an_operator_that_died_fails_the_test(tmp_path: Path, control_plane: Con
     try:
         assert "1 passed, 1 error" in run.stdout, run.stdout + run.stderr
         assert "LookupError: part is broken" in run.stdout
+        _, _, objects = run.stdout.partition("- objects in namespace")
+        assert "kind: ConfigMap" in objects
         _, _, log = run.stdout.partition("- operator log -")
         assert "a part failed, stopping" in log
         (name,) = namespaces(run.stdout)

@@ -1,12 +1,19 @@
 """Tests of what a control plane holds while it lives: its folder and its port."""
 
+import os
 import socket
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from rws_operator.testing.folder import owned_folder, reserved_port, sweep
+from rws_operator.testing.folder import (
+    announce,
+    announced_folders,
+    owned_folder,
+    reserved_port,
+    sweep,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +60,13 @@ def test_a_reserved_port_is_only_for_servers_that_share_it():
                 socket.create_connection(("127.0.0.1", port), timeout=2).close()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=2)
+
+
+def test_another_users_control_plane_is_not_told(monkeypatch: pytest.MonkeyPatch):
+    """Whoever evaluates what is told would use a kubeconfig of somebody else's making."""
+    with owned_folder() as folder:
+        announce(folder)
+        assert announced_folders() == [folder]
+        own = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: own + 1)
+        assert announced_folders() == []

@@ -30,7 +30,8 @@ def run_pytest(
 ) -> subprocess.CompletedProcess[str]:
     """Run pytest on one test file in an environment of its own."""
     (folder / "test_it.py").write_text(source)
-    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider", "-s"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    command += [] if "no:capture" in arguments else ["-s"]
     kept = {key: value for key, value in os.environ.items() if not key.startswith("RWS_")}
     return subprocess.run(
         [*command, "-c", os.devnull, "--rootdir", str(folder), *arguments, str(folder)],
@@ -69,6 +70,12 @@ def test_a_cache_that_cannot_be_used_is_a_reason_to_skip(tmp_path: Path):
     run = run_pytest(tmp_path, NEEDS_ONE, "-rs", XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert "1 skipped" in run.stdout, run.stdout + run.stderr
     assert "set XDG_CACHE_HOME" in run.stdout
+
+
+def test_nothing_needs_to_be_captured(tmp_path: Path):
+    """Without pytest's capturing the same is said as with it."""
+    run = run_pytest(tmp_path, NEEDS_ONE, "-p", "no:capture", **without_programs(tmp_path))
+    assert "1 skipped" in run.stdout, run.stdout + run.stderr
 
 
 def test_tests_that_need_no_control_plane_wait_for_none(tmp_path: Path):

@@ -19,8 +19,23 @@ import pytest
 @pytest.mark.parametrize("number", range(4))
 def test_it(control_plane, number):
     with open(os.path.join(os.path.dirname(__file__), "uses"), "a") as file:
-        print(os.environ["PYTEST_XDIST_WORKER"], control_plane.kubeconfig, file=file)
+        named, is_there = os.environ["RWS_TEST_KUBECONFIG"], control_plane.kubeconfig.exists()
+        print(os.environ["PYTEST_XDIST_WORKER"], named, is_there, file=file)
     time.sleep(0.3)
+"""
+SILENT = """
+import os, pathlib, socket
+import pytest
+
+silent = []
+
+@pytest.hookimpl(trylast=True, optionalhook=True)
+def pytest_configure_node(node):
+    address = pathlib.Path(node.workerinput["rws_control_plane"])
+    here = pathlib.Path(__file__).with_name("mode")
+    here.write_text(oct(address.parent.stat().st_mode & 0o777))
+    silent.append(socket.socket(socket.AF_UNIX))
+    silent[-1].connect(str(address))
 """
 PARALLEL = ("-p", "xdist", "-n", "2", "-p", "no:cacheprovider")
 
@@ -30,8 +45,9 @@ def test_all_workers_share_one_control_plane(tmp_path: Path):
     run = run_pytest(tmp_path, USES, *PARALLEL)
     assert "4 passed" in run.stdout, run.stdout + run.stderr
     uses = [line.split() for line in (tmp_path / "uses").read_text().splitlines()]
-    assert {worker for worker, _ in uses} == {"gw0", "gw1"}
-    (kubeconfig,) = {kubeconfig for _, kubeconfig in uses}
+    assert {worker for worker, _, _ in uses} == {"gw0", "gw1"}
+    ((kubeconfig, is_there),) = {(kubeconfig, is_there) for _, kubeconfig, is_there in uses}
+    assert is_there == "True"
     folder = Path(kubeconfig).parent
     assert not folder.exists()
     wait_until(lambda: not processes_in(folder))
@@ -54,6 +70,22 @@ def test_without_a_control_plane_workers_skip(tmp_path: Path):
     run = run_pytest(tmp_path, USES, *PARALLEL, **required)
     assert "4 errors" in run.stdout, run.stdout + run.stderr
     assert "nowhere.tgz can't be fetched" in run.stdout
+
+
+def test_who_connects_and_says_nothing_holds_nobody_up(tmp_path: Path):
+    """The lender answers without reading, and only those who may enter its folder."""
+    (tmp_path / "conftest.py").write_text(SILENT)
+    run = run_pytest(tmp_path, USES, *PARALLEL, **without_programs(tmp_path))
+    assert "4 skipped" in run.stdout, run.stdout + run.stderr
+    assert (tmp_path / "mode").read_text() == "0o700"
+
+
+def test_a_long_path_of_temporary_files_is_no_matter(tmp_path: Path):
+    """A socket's path can't be as long as a folder's."""
+    long = tmp_path / ("long" * 25)
+    long.mkdir()
+    run = run_pytest(tmp_path, USES, *PARALLEL, TMPDIR=str(long), **without_programs(tmp_path))
+    assert "4 skipped" in run.stdout, run.stdout + run.stderr
 
 
 def test_workers_without_need_start_nothing(tmp_path: Path):
