@@ -132,6 +132,15 @@ async def test_what_nobody_converts_costs_nothing_else_its_place(
         crd = crd_of_jars(silent.getsockname()[1], CertificateAuthority().cert_pem)
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         await cluster.client.request("POST", crds, body=crd)
+
+        async def change(spec: dict[str, Any]) -> None:
+            await cluster.client.request(
+                "PATCH",
+                f"{crds}/{crd['metadata']['name']}",
+                body={"spec": spec},
+                content_type="application/merge-patch+json",
+            )
+
         try:
             await cluster.wait_until_served(crd)
             await cluster.client.request(
@@ -149,12 +158,7 @@ async def test_what_nobody_converts_costs_nothing_else_its_place(
             versions = [
                 {**each, "storage": not each["storage"]} for each in crd["spec"]["versions"]
             ]
-            await cluster.client.request(
-                "PATCH",
-                f"{crds}/{crd['metadata']['name']}",
-                body={"spec": {"versions": versions}},
-                content_type="application/merge-patch+json",
-            )
+            await change({"versions": versions})
 
             async def is_missed() -> bool:
                 objects = await shown(cluster, namespace)
@@ -163,6 +167,8 @@ async def test_what_nobody_converts_costs_nothing_else_its_place(
 
             assert await eventually(20, is_missed)
         finally:
+            # Else its objects can't be read to be deleted, and it never goes.
+            await change({"conversion": {"strategy": "None", "webhook": None}})
             await cluster.client.request("DELETE", f"{crds}/{crd['metadata']['name']}")
 
 
