@@ -47,23 +47,22 @@ async def test_config_map_comes_back(
     await eventually(30, is_whole)
 
 
-async def test_all_goes_with_its_owner(
+async def test_a_deletion_waits_for_the_cleanup(
     namespace: TestNamespace, running_operator: OperatorRuns
 ) -> None:
-    """A deletion waits for the cleanup, then the ConfigMap is collected."""
+    """It is there until then; the ConfigMap belongs to it, so Kubernetes collects that."""
     running = await running_operator(operator)
     wanted, config_maps = namespace.api({{ cookiecutter.__class }}), namespace.api(kinds.ConfigMap)
-    await wanted.create({"metadata": {"name": "first"}, "spec": {"message": "hello"}})
-    await eventually(30, lambda: config_maps.get(CHILD))
+    made = await wanted.create({"metadata": {"name": "first"}, "spec": {"message": "hello"}})
+    child = await eventually(30, lambda: config_maps.get(CHILD))
+    assert [each["uid"] for each in child["metadata"]["ownerReferences"]] == [made.metadata.uid]
     await running.stop()
     await wanted.delete("first")
     assert (await wanted.get("first")).metadata.deletion_timestamp is not None
 
     await running_operator(operator)
 
-    async def are_gone() -> bool:
-        return not await wanted.list() and not [
-            each for each in await config_maps.list() if each["metadata"]["name"] == CHILD
-        ]
+    async def is_gone() -> bool:
+        return not await wanted.list()
 
-    await eventually(60, are_gone)
+    await eventually(30, is_gone)
