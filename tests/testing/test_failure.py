@@ -14,6 +14,7 @@ from rws_operator import kinds
 from rws_operator.testing import eventually, failure
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.pki import CertificateAuthority
+from tests.testing.processes import wait_until
 from tests.testing.test_plugin import run_pytest
 
 if TYPE_CHECKING:
@@ -228,6 +229,8 @@ def test_a_passed_test_shows_and_leaves_nothing(tmp_path: Path, control_plane: C
     (name,) = namespaces(run.stdout)
     admin = Access.read(control_plane.kubeconfig)
     path = f"/apis/sample.testing.test.example.com/v1/namespaces/{name}/bottles"
+    # The CRD was changed as the operator ended; until its storage is ready again it answers 429.
+    wait_until(lambda: admin.request("GET", path)[0] == 200)
     assert admin.request_json("GET", path)["items"] == []
 
 
