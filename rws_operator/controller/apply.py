@@ -28,6 +28,7 @@ from rws_operator.controller.managed_fields import owned_tree
 from rws_operator.controller.own_change import differs_by_ours_alone
 from rws_operator.controller.proof import Proof, Proofs, digest, has_owners, proof_of
 from rws_operator.controller.writes import Patch, Writes, encode
+from rws_operator.errors import Forbidden, RetryAfter
 
 if TYPE_CHECKING:
     from rws_operator.controller.form import Reference
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from rws_operator.resources.record import ObjectRecord
 
 _CREATED = 201
+_UNKNOWN_OWNER = "cannot find RESTMapping"
+"""Said of a child's owner by OwnerReferencesPermissionEnforcement, which hears of a new kind late:
+within 30 s. Nothing is wrong, so it is no failure."""
+_OWNER_SECONDS = 2.0
 
 _decode = msgspec.json.Decoder().decode
 
@@ -132,7 +137,13 @@ class Applier:
 
         params = {"fieldManager": self._writes.manager, "force": "true"}
         patch = Patch(wanted.body, APPLY_PATCH, params)
-        return await self._writes.patch(wanted.reference, patch, explains)
+        try:
+            return await self._writes.patch(wanted.reference, patch, explains)
+        except Forbidden as error:
+            if _UNKNOWN_OWNER not in error.message:
+                raise
+            what = f"the API server does not know the owner's kind yet: {error.message}"
+            raise RetryAfter(_OWNER_SECONDS, what) from error
 
 
 def _is_explained(before: ObjectRecord, after: ObjectRecord, document: dict[str, Any]) -> bool:
