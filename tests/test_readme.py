@@ -17,12 +17,12 @@ import pytest
 
 from rws_operator import kinds
 from rws_operator.errors import ApiError, NotFound
-from rws_operator.testing import eventually
+from rws_operator.testing import ControlPlane, eventually
 from rws_operator.testing.forwarder import Forwarder
 from tests.webhook.kit import Installation, installed
 
 if TYPE_CHECKING:
-    from rws_operator.testing import ControlPlane, TestCluster, TestNamespace
+    from rws_operator.testing import TestCluster, TestNamespace
 
 ROOT = Path(__file__).parent.parent
 NAME = f"readme-{secrets.token_hex(3)}"
@@ -102,25 +102,19 @@ async def test_its_way_from_start_to_uninstall_works(
         assert (await shell(remove, project, environment))[0] == 0
 
 
-async def test_its_test_passes(project: Path, control_plane: ControlPlane) -> None:
+async def test_its_test_passes(project: Path) -> None:
     """The test that is printed is found, runs the operator, and sees the CronJob."""
-    move(project, "readme-kit.test")  # a kind of its own, for it is left installed
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(project), str(ROOT))),
-        "RWS_TEST_KUBECONFIG": str(control_plane.kubeconfig),
-        "RWS_TEST_REQUIRE_KUBERNETES": "1",
-    }
-    command = f"{sys.executable} -m pytest -p no:cacheprovider -p no:randomly tests"
-    code, told = await shell(command, project, environment)
+    async with ControlPlane(dedicated=True) as own:  # its kind is left installed
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(project), str(ROOT))),
+            "RWS_TEST_KUBECONFIG": str(own.kubeconfig),
+            "RWS_TEST_REQUIRE_KUBERNETES": "1",
+        }
+        command = f"{sys.executable} -m pytest -p no:cacheprovider -p no:randomly tests"
+        code, told = await shell(command, project, environment)
     assert code == 0, told
     assert "1 passed" in told
-
-
-def move(project: Path, group: str) -> None:
-    """Put a project's kinds into another group."""
-    for path in project.rglob("*.py"):
-        path.write_text(path.read_text().replace("readme.test", group))
 
 
 async def shell(script: str, folder: Path, environment: dict[str, str]) -> tuple[int | None, str]:
