@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from rws_operator import log
-from rws_operator.cli.options import context_option, kubeconfig_option, option
-from rws_operator.manifests.workload import HTTP_PORT, WEBHOOK_PORT
+from rws_operator.cli.options import (
+    context_option,
+    http_port_option,
+    kubeconfig_option,
+    log_level_option,
+    option,
+    webhook_port_option,
+)
 
 if TYPE_CHECKING:
     from rws_operator.cli.program import Program
@@ -18,20 +24,8 @@ def dev_command(program: Program) -> click.Command:
     """Make the command."""
 
     @click.command("dev", help="Run the operator on a control plane of its own, anew at each save.")
-    @option(
-        "--http-port",
-        type=click.IntRange(0, 65535),
-        default=HTTP_PORT,
-        show_default=True,
-        help="Port of /metrics, /livez and /readyz; 0 for any free one.",
-    )
-    @option(
-        "--webhook-port",
-        type=click.IntRange(0, 65535),
-        default=WEBHOOK_PORT,
-        show_default=True,
-        help="Port of the webhooks, if there are any; 0 for any free one.",
-    )
+    @http_port_option
+    @webhook_port_option
     @option(
         "--webhook-host",
         default="127.0.0.1",
@@ -40,12 +34,7 @@ def dev_command(program: Program) -> click.Command:
     )
     @kubeconfig_option
     @context_option
-    @option(
-        "--log-level",
-        type=click.Choice(log.LEVELS, case_sensitive=False),
-        default="info",
-        show_default=True,
-    )
+    @log_level_option
     @option("--debug", is_flag=True, help="Show tracebacks, log everything.")
     @click.pass_obj
     def command(

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from rws_operator import log
 from rws_operator.client.kubeconfig_entry import expanded, is_there
 from rws_operator.errors import KubeconfigError
+from rws_operator.manifests.workload import HTTP_PORT, WEBHOOK_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +39,29 @@ def context_option(function: _F) -> _F:
     return option("--context", help="Context of the kubeconfig.  [default: its current one]")(
         function
     )
+
+
+def http_port_option(function: _F) -> _F:
+    """The option that says where metrics and probes are served."""
+    text = "Port of /metrics, /livez and /readyz; 0 for any free one."
+    return _port_option("--http-port", HTTP_PORT, text)(function)
+
+
+def webhook_port_option(function: _F) -> _F:
+    """The option that says where webhooks are served."""
+    text = "Port of the webhooks, if there are any; 0 for any free one."
+    return _port_option("--webhook-port", WEBHOOK_PORT, text)(function)
+
+
+def log_level_option(function: _F) -> _F:
+    """The option that says how much is logged."""
+    levels = click.Choice(log.LEVELS, case_sensitive=False)
+    return option("--log-level", type=levels, default="info", show_default=True)(function)
+
+
+def _port_option(flag: str, port: int, text: str) -> Callable[[_F], _F]:
+    ports = click.IntRange(0, 65535)
+    return option(flag, type=ports, default=port, show_default=True, help=text)
 
 
 def _existing(_: click.Context, __: click.Parameter, paths: str | None) -> str | None:

@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from rws_operator import log
-from rws_operator.cli.options import context_option, kubeconfig_option, option
-from rws_operator.manifests.workload import HTTP_PORT, WEBHOOK_PORT
+from rws_operator.cli.options import (
+    context_option,
+    http_port_option,
+    kubeconfig_option,
+    log_level_option,
+    option,
+    webhook_port_option,
+)
 from rws_operator.process import run
 
 if TYPE_CHECKING:
@@ -19,20 +25,8 @@ def serve_command(program: Program) -> click.Command:
     """Make the command."""
 
     @click.command("serve", help="Run the operator until it is stopped.")
-    @option(
-        "--http-port",
-        type=click.IntRange(0, 65535),
-        default=HTTP_PORT,
-        show_default=True,
-        help="Port of /metrics, /livez and /readyz; 0 for any free one.",
-    )
-    @option(
-        "--webhook-port",
-        type=click.IntRange(0, 65535),
-        default=WEBHOOK_PORT,
-        show_default=True,
-        help="Port of the webhooks, if there are any; 0 for any free one.",
-    )
+    @http_port_option
+    @webhook_port_option
     @option(
         "--tls-cert-file",
         help="Certificate chain of the webhooks (PEM), read again when it changes.  "
@@ -41,12 +35,7 @@ def serve_command(program: Program) -> click.Command:
     @option("--tls-key-file", help="Its private key.")
     @kubeconfig_option
     @context_option
-    @option(
-        "--log-level",
-        type=click.Choice(log.LEVELS, case_sensitive=False),
-        default="info",
-        show_default=True,
-    )
+    @log_level_option
     @option(
         "--log-format",
         type=click.Choice(["text", "json"], case_sensitive=False),
