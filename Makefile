@@ -11,7 +11,6 @@
 .DEFAULT_GOAL := help
 ARGS ?=
 SECONDS ?= 300
-export KEEP PYTHON
 ifdef K8S
 export RWS_TEST_KUBERNETES_VERSION := $(K8S)
 endif
