@@ -1,0 +1,214 @@
+"""Two thousand objects on the real API server: listed, worked off, settled, started again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rws_operator.client import client as connect
+from rws_operator.controller import Context, Controller
+from rws_operator.resources import kinds
+from rws_operator.testing import Gate, eventually
+from tests.controller.running import (
+    WIDGET,
+    WRITES,
+    Widget,
+    Widgets,
+    config_map,
+    running,
+    settled,
+    widgets_controller,
+)
+from tests.faults.conftest import MANY
+
+if TYPE_CHECKING:
+    from rws_operator.testing import TestCluster
+
+pytestmark = pytest.mark.timeout(600)  # the first test makes the objects
+STREAMED = "sendInitialEvents"
+
+
+@pytest.mark.behaviour("S11", "REC-01")
+async def test_all_pages_are_cached_before_the_cache_is_synced(
+    cluster: TestCluster, many: str
+) -> None:
+    """1,200 objects on three pages of 500: nothing runs before the last page, then all do."""
+    controller = widgets_controller(many, label_selector="page=yes", workers=50)
+    runs: list[str] = []
+    cached: set[int] = set()
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        if not runs:
+            cached.add(len(await ctx.list(Widget)))
+        runs.append(widget.name)
+
+    async with (
+        Gate(cluster.kubeconfig) as gate,
+        await connect(str(gate.kubeconfig)) as client,
+    ):
+        gate.answer(400, where=lambda request: STREAMED in request.query)
+        last = gate.hold(
+            verb="list",
+            resource="widgets",
+            where=lambda request: "continue" in request.query and pages() == 3,
+        )
+
+        def pages() -> int:
+            return gate.count(verb="list", resource="widgets")
+
+        async with running(client, controller) as lent:
+            await last.reached(within=30)
+            assert lent.informers.unsynced()
+            await asyncio.sleep(0.3)
+            assert runs == []
+            last.release()
+            await eventually(30, lambda: len(runs) == 1200)
+            assert await settled(lambda: len(runs)) == 1200
+        assert pages() == 3
+    assert cached == {1200}
+
+
+@pytest.mark.behaviour("S14")
+async def test_a_backlog_is_worked_off_as_quickly_as_the_work_allows(
+    cluster: TestCluster, many: str
+) -> None:
+    """Fifty workers and 0.1 s of work an object: no worker rests while anything is ready."""
+    controller = widgets_controller(many, workers=50)
+    at_work = done = 0
+    rested, since = 0.0, 0.0
+
+    def note(change: int) -> None:
+        """Add up how long how many workers rested."""
+        nonlocal at_work, rested, since
+        now = asyncio.get_running_loop().time()
+        rested += (50 - at_work) * (now - (since or now))
+        since, at_work = now, at_work + change
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        nonlocal done
+        if done < MANY - 50:  # then fewer are left than there are workers
+            note(1)
+        await asyncio.sleep(0.1)
+        done += 1
+        if done < MANY - 50:
+            note(-1)
+
+    leading = asyncio.Event()
+    async with running(cluster.client, controller, leading=leading) as lent:
+        await eventually(60, lambda: lent.informers.unsynced() == [])
+        began, burnt = time.monotonic(), time.process_time()
+        leading.set()
+        await eventually(60, lambda: done == MANY)
+        took, burnt = time.monotonic() - began, time.process_time() - burnt
+    ideal = MANY * 0.1 / 50
+    assert took < ideal * 3 + burnt * 3, f"took {took:.1f} s"
+    assert rested / 50 < ideal, f"a worker rested for {rested / 50:.1f} s of {took:.1f} s"
+
+
+def settling(namespace: str) -> tuple[Controller[Widget], list[str]]:
+    """A controller whose objects have a status and a child."""
+    controller = widgets_controller(namespace, owns=[kinds.ConfigMap], workers=30)
+    runs: list[str] = []
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        await ctx.apply_owned(widget, config_map(f"of-{widget.name}", size=str(widget.spec.size)))
+        await ctx.patch_status(widget, {"size": widget.spec.size})
+        runs.append(widget.name)
+
+    return controller, runs
+
+
+def writes(gate: Gate) -> int:
+    """How many writes passed a gate."""
+    return sum(request.method in WRITES for request in gate.requests)
+
+
+@pytest.mark.behaviour("S13", "RUN-10", "B14", "RYW-06")
+async def test_neither_a_restart_nor_broken_watches_disturb_what_is_settled(
+    cluster: TestCluster, many: str
+) -> None:
+    """Own writes run nothing; a restart runs each once and writes nothing; cut watches nothing."""
+    widgets = Widgets(cluster.client, many)
+    async with (
+        Gate(cluster.kubeconfig) as gate,
+        await connect(str(gate.kubeconfig)) as client,
+    ):
+        controller, runs = settling(many)
+        async with running(client, controller):
+            await eventually(240, lambda: len(runs) >= MANY)
+            assert await settled(lambda: len(runs), 1) == MANY
+            assert writes(gate) == 2 * MANY
+        uids = await children(cluster, many)
+        before = writes(gate)
+        controller, runs = settling(many)
+        async with running(client, controller):
+            await eventually(120, lambda: len(runs) >= MANY)
+            assert await settled(lambda: len(runs), 1) == MANY
+            assert writes(gate) == before
+            assert await children(cluster, many) == uids
+            await check_broken_watches(gate, widgets, runs)
+
+
+async def children(cluster: TestCluster, namespace: str) -> set[str]:
+    """The uids and versions of all children."""
+    found = await cluster.client.list(kinds.ConfigMap, namespace)
+    return {
+        f"{each['metadata']['uid']}@{each['metadata']['resourceVersion']}"
+        for each in found
+        if each["metadata"]["name"].startswith("of-")
+    }
+
+
+async def check_broken_watches(gate: Gate, widgets: Widgets, runs: list[str]) -> None:
+    """Break each watch ten times, every other time for good, with an edit each time."""
+    del runs[:]
+    waits = []
+    for turn in range(10):
+        opened = gate.count(verb="watch")
+        if turn % 2:
+            assert gate.expire_watches() == 2
+        else:
+            assert gate.cut(verb="watch") == 2
+        await eventually(60, lambda before=opened: gate.count(verb="watch") >= before + 2)  # type: ignore[misc]
+        await eventually(60, lambda: gate.open_watches() == 2)
+        name = f"w{turn * 100}"
+        begun = time.monotonic()
+        await widgets.resize(turn + 2, name)
+        await eventually(30, lambda turn=turn: len(runs) == turn + 1, every=0.02)  # type: ignore[misc]
+        waits.append(time.monotonic() - begun)
+        assert runs[-1] == name
+    assert await settled(lambda: len(runs), 1) == 10
+    assert sorted(waits)[-2] < 2, waits
+    assert gate.count(resource="widgets", where=lambda request: STREAMED in request.query) >= 5
+
+
+@pytest.mark.behaviour("QUE-01", "B14")
+async def test_a_fresh_edit_overtakes_a_backlog(cluster: TestCluster, many: str) -> None:
+    """While 2,000 listed objects wait for two workers, what is edited runs within a second."""
+    widgets = Widgets(cluster.client, many)
+    controller = widgets_controller(many, workers=2)
+    runs: dict[str, int] = {}
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        runs[widget.name] = widget.spec.size
+        await asyncio.sleep(0.02)
+
+    async with running(cluster.client, controller):
+        await eventually(60, lambda: runs, every=0.02)
+        waits = []
+        for turn in range(10):
+            name, size = f"w{MANY - 1 - turn}", 100 + turn
+            begun = time.monotonic()
+            await cluster.client.patch(WIDGET, name, many, patch={"spec": {"size": size}})
+            await eventually(30, lambda n=name, s=size: runs.get(n) == s, every=0.01)  # type: ignore[misc]
+            waits.append(time.monotonic() - begun)
+        assert len(runs) < MANY, "there was no backlog any more"
+        assert sorted(waits)[-2] < 1, waits
+    assert widgets.namespace == many
