@@ -10,6 +10,7 @@ import secrets
 import signal
 import socket
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from rws_operator import kinds
 from rws_operator.errors import ApiError, NotFound
 from rws_operator.testing import ControlPlane, eventually
 from rws_operator.testing.forwarder import Forwarder
+from tests.testing.processes import processes_in
 from tests.webhook.kit import Installation, installed
 
 if TYPE_CHECKING:
@@ -117,23 +119,35 @@ async def test_its_test_passes(project: Path) -> None:
     assert "1 passed" in told
 
 
+async def test_a_line_that_fails_is_told_at_once(tmp_path: Path) -> None:
+    """What was started in the background neither holds a script's end up nor outlives it."""
+    async with asyncio.timeout(10):
+        ended = await shell("sleep 60 &\necho seen\nfalse", tmp_path, dict(os.environ))
+    assert ended == (1, "seen\n")
+    await eventually(5, lambda: not processes_in(tmp_path))
+
+
 async def shell(script: str, folder: Path, environment: dict[str, str]) -> tuple[int | None, str]:
     """Run a script and what it leaves in the background; return its code and what it printed."""
-    process = await asyncio.create_subprocess_exec(
-        *("bash", "-ec", f"{script}\nwait"),
-        cwd=folder,
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(150):
-            output, _ = await process.communicate()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, output.decode()
+    with tempfile.TemporaryFile() as output:  # a pipe would stay open as long as the background
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-ec", f"{script}\nwait"),
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            with contextlib.suppress(TimeoutError):  # what it printed says where it hung
+                async with asyncio.timeout(150):
+                    await process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        code = await process.wait()
+        output.seek(0)
+        return code, output.read().decode()
 
 
 async def create(cluster: TestCluster, namespace: str, name: str) -> dict[str, Any]:
