@@ -247,6 +247,7 @@ async def check_audit(
     return audit
 
 
+@pytest.mark.behaviour("B5")
 @pytest.mark.parametrize("durations", [SHORT, DEFAULTS], ids=["short", "defaults"])
 async def test_a_killed_leader_is_replaced_within_its_lease_and_two_seconds(
     audited: ControlPlane,
@@ -263,6 +264,7 @@ async def test_a_killed_leader_is_replaced_within_its_lease_and_two_seconds(
     await check_audit(audited, namespace, durations)
 
 
+@pytest.mark.behaviour("B5")
 async def test_a_stopped_leader_is_replaced_within_a_second_of_its_release(
     audited: ControlPlane, namespace: TestNamespace, replicas: Replicas
 ) -> None:
@@ -276,6 +278,7 @@ async def test_a_stopped_leader_is_replaced_within_a_second_of_its_release(
     await check_audit(audited, namespace, DEFAULTS)
 
 
+@pytest.mark.behaviour("B5", "S12")
 async def test_a_frozen_leader_is_refused_its_first_write_and_exits(
     audited: ControlPlane, namespace: TestNamespace, replicas: Replicas
 ) -> None:
@@ -292,6 +295,7 @@ async def test_a_frozen_leader_is_refused_its_first_write_and_exits(
     assert all(write.received < woken for write in audit.of("configmaps", first))
 
 
+@pytest.mark.behaviour("B5")
 async def test_a_leader_frozen_while_nobody_follows_is_out_all_the_same(
     audited: ControlPlane, namespace: TestNamespace, replicas: Replicas
 ) -> None:
@@ -309,6 +313,7 @@ async def test_a_leader_frozen_while_nobody_follows_is_out_all_the_same(
     assert all(write.received < woken for write in audit.writes)
 
 
+@pytest.mark.behaviour("B5", "S12")
 async def test_writes_stop_at_the_deadline_while_only_renewals_fail(
     audited: ControlPlane, namespace: TestNamespace, replicas: Replicas
 ) -> None:
@@ -327,6 +332,7 @@ async def test_writes_stop_at_the_deadline_while_only_renewals_fail(
     assert last - cut > SHORT[1] - SHORT[2] - 1
 
 
+@pytest.mark.behaviour("B5", "B6", "S12")
 @pytest.mark.parametrize("fault", ["silent", "refused"])
 async def test_a_leader_cut_off_from_the_api_server_exits_in_time(
     audited: ControlPlane, namespace: TestNamespace, replicas: Replicas, fault: str
