@@ -93,7 +93,7 @@ async def widgets(cluster: TestCluster, namespace: TestNamespace) -> Widgets:
 
 @pytest.mark.behaviour("QUE-01", "QUE-05")
 async def test_what_changed_runs_before_what_was_only_listed(widgets: Widgets) -> None:
-    """Of twelve objects that were listed, the one that changed and a new one come first."""
+    """Before twelve that were listed come the one that changed and a new one, but for one turn."""
     for n in range(12):
         await widgets.create(f"listed{n}")
     async with standing_by(widgets) as standby:
@@ -101,7 +101,9 @@ async def test_what_changed_runs_before_what_was_only_listed(widgets: Widgets) -
         await widgets.resize(2, "listed7")
         await widgets.create("new")
         await standby.queued(13)
-        assert (await standby.lead(13))[:2] == ["listed7", "new"]
+        order = await standby.lead(13)
+        assert order[0] == "listed7"
+        assert order.index("new") <= 2  # what was listed takes turns once it has waited for long
 
 
 @pytest.mark.behaviour("QUE-06")

@@ -24,6 +24,8 @@ from tests.controller.running import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from rws_operator.testing import TestCluster, TestNamespace
 
 
@@ -93,7 +95,11 @@ async def _raises_a_timeout(ctx: Context) -> None:
     ids=["our deadline", "a timeout of its own", "a TimeoutError", "a stop"],
 )
 async def test_only_our_deadline_counts_as_a_timeout(
-    widgets: Widgets, misbehave: object, deadline: float, timeouts: int, errors: int
+    widgets: Widgets,
+    misbehave: Callable[[Context], Awaitable[None]],
+    deadline: float,
+    timeouts: int,
+    errors: int,
 ) -> None:
     """Whose time was up tells whether a run timed out; one that a stop cut is not even failed."""
     controller = widgets_controller(
@@ -104,7 +110,6 @@ async def test_only_our_deadline_counts_as_a_timeout(
     @controller.reconcile
     async def reconcile(widget: Widget, ctx: Context) -> None:
         runs.append(widget.name)
-        assert callable(misbehave)
         await misbehave(ctx)
 
     def count(metric: str) -> float:
