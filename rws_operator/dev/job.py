@@ -28,6 +28,7 @@ class Job(msgspec.Struct, frozen=True):
         key_file: Its key.
         account: Where the kubeconfig of its ServiceAccount is written.
         installed: The file that remembers what was installed.
+        claim: The Lease of the session, and its holder.
     """
 
     module: str | None
@@ -44,6 +45,7 @@ class Job(msgspec.Struct, frozen=True):
     key_file: str
     account: str
     installed: str
+    claim: tuple[str, str]
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):

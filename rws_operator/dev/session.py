@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from rws_operator.dev import install
 from rws_operator.dev.account import environment
+from rws_operator.dev.claim import Claim
 from rws_operator.dev.cluster import Cluster, reached
 from rws_operator.dev.console import tell
 from rws_operator.dev.job import Event, Job, started_as
@@ -110,9 +111,10 @@ class _Session:
             folder = held.enter_context(owned_folder())
             account = folder / "operator.kubeconfig"
             ca_pem = self._write_certificate(folder)
+            claim = Claim.of_this_process(self._program.name)
             async with (
                 Launcher(folder, environment(account), self._hear) as launcher,
-                reached(self._settings.cluster, folder / "installed.json") as cluster,
+                reached(self._settings.cluster, folder / "installed.json", claim) as cluster,
             ):
                 is_up.set()
                 self._greet(cluster)
@@ -132,6 +134,7 @@ class _Session:
                     key_file=str(folder / "tls.key"),
                     account=str(account),
                     installed=str(folder / "installed.json"),
+                    claim=(claim.lease, claim.holder),
                 )
                 try:
                     async with asyncio.TaskGroup() as tasks:
