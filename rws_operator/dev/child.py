@@ -28,7 +28,7 @@ import msgspec
 
 from rws_operator.client import Client, client
 from rws_operator.dev import install
-from rws_operator.dev.account import write_account
+from rws_operator.dev.account import Account
 from rws_operator.dev.console import tell, tell_trouble
 from rws_operator.dev.job import Event, Job
 from rws_operator.dev.sources import sources_of
@@ -139,13 +139,17 @@ class _Run:
         assert task is not None
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
         try:
-            own = await self._install()
+            account = await self._install()
+            own = await client(self._job.account)
         except asyncio.CancelledError:
             return
         async with own:
             running = self._program.for_development(own, alone=self._job.alone)
             loop.add_signal_handler(signal.SIGTERM, running.stop)
-            telling = asyncio.create_task(self._tell_when_ready(running))
+            beside = [
+                asyncio.create_task(self._tell_when_ready(running)),
+                asyncio.create_task(account.keep(self._connect)),
+            ]
             try:
                 with ended_with_lease(running):
                     await running.run(
@@ -156,24 +160,29 @@ class _Run:
                         context=None,
                     )
             finally:
-                telling.cancel()
+                for each in beside:
+                    each.cancel()
 
-    async def _install(self) -> Client:
-        """Install what changed, and return a client that may do what the ServiceAccount may."""
+    async def _connect(self) -> Client:
+        return await client(self._job.kubeconfig, self._job.context)
+
+    async def _install(self) -> Account:
+        """Install what changed, and write how to reach the cluster as its ServiceAccount."""
         job, program = self._job, self._program
         program.check_complete()
         manifests = program.manifests(
             namespace=None, image=None, replicas=1, webhook_url=job.webhook_url
         )
         documents = install.needed(manifests, job.ca_pem)
-        async with await client(job.kubeconfig, job.context) as admin:
+        account = Account(documents, Path(job.account))
+        async with await self._connect() as admin:
             memory = Path(job.installed)
             done = await install.install(admin, documents, memory, alone=job.alone)
             for what, names in (("applied", done.applied), ("deleted", done.deleted)):
                 if names:
                     tell(f"{what} {', '.join(names)}")
-            await write_account(admin, documents, Path(job.account))
-        return await client(job.account)
+            await account.write(admin)
+        return account
 
     async def _tell_when_ready(self, running: DevelopedProgram) -> None:
         """Tell the session; tell the user what is missing where it takes long."""
