@@ -18,7 +18,6 @@ import os
 import runpy
 import signal
 import sys
-import traceback
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -30,26 +29,31 @@ from rws_operator.client import Client, client
 from rws_operator.dev import install
 from rws_operator.dev.account import Account
 from rws_operator.dev.console import tell, tell_trouble
+from rws_operator.dev.frames import tell_error, tell_if_slow
 from rws_operator.dev.job import Event, Job
 from rws_operator.dev.sources import sources_of
-from rws_operator.errors import OperatorError
 from rws_operator.process import ended_with_lease
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rws_operator.dev.program import DevelopedProgram
 
 _READY_SECONDS = 5.0
 _EVERY_SECONDS = 0.02
-_OURS = frozenset({__name__, "runpy", "rws_operator.dev.fork_server"})
 
 _run: tuple[Job, int] | None = None
 """What this process is for, and where it tells of it; None in any other process."""
 
+_loaded: Callable[[], None] | None = None
+"""To be called once the program was imported, or could not be."""
+
 
 def run_program(job: Job, events: int) -> NoReturn:
     """Run the program as `__main__`, and end the process with its exit code."""
-    global _run
+    global _run, _loaded
     _run = job, events
+    _loaded = tell_if_slow()
     code = [1]
     atexit.register(_end_at_once, code)  # after all that the program registers
     code[0] = _run_as_main(job)
@@ -78,7 +82,7 @@ def _run_as_main(job: Job) -> int:
     except SystemExit as end:
         return _exit_code(end)
     except BaseException as error:  # the session goes on
-        _tell_error(error)
+        tell_error(error, debug="--debug" in job.argv)
         tell_loaded()
         return 1
     tell_trouble("the program ended without calling Operator.main()")
@@ -100,6 +104,8 @@ def report(events: int, event: Event) -> None:
 def tell_loaded() -> None:
     """Tell the session what to watch."""
     assert _run is not None
+    assert _loaded is not None
+    _loaded()
     found = sources_of(sys.modules)
     report(_run[1], Event("loaded", packages=sorted(found.packages), folders=sorted(found.folders)))
 
@@ -117,10 +123,7 @@ def develop(program: DevelopedProgram, *, debug: bool) -> int:
         asyncio.run(_Run(program, *_run).run())
     except Exception as error:
         for each in _leaves(error):
-            if isinstance(each, OperatorError) and not debug:
-                tell_trouble(f"error: {each}")
-            else:
-                _tell_error(each)
+            tell_error(each, debug=debug)
         return 1
     return 0
 
@@ -132,6 +135,7 @@ class _Run:
         self._program = program
         self._job = job
         self._events = events
+        self._errors = _Errors(logging.WARNING)
 
     async def run(self) -> None:
         """Install and run; return once SIGTERM asked for it."""
@@ -143,6 +147,7 @@ class _Run:
             own = await client(self._job.account)
         except asyncio.CancelledError:
             return
+        logging.getLogger().addHandler(self._errors)
         async with own:
             running = self._program.for_development(own, alone=self._job.alone)
             loop.add_signal_handler(signal.SIGTERM, running.stop)
@@ -194,7 +199,17 @@ class _Run:
                     tell(f"not ready so far:\n{missing.rstrip()}", "yellow")
                     tell_at = math.inf
                 await asyncio.sleep(_EVERY_SECONDS)
-        report(self._events, Event("running"))
+        report(self._events, Event("running", has_failed=self._errors.are_there))
+
+
+class _Errors(logging.Handler):
+    """Notices whether anything was logged that ought not to be."""
+
+    are_there = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Notice it."""
+        self.are_there = True
 
 
 async def _missing(session: aiohttp.ClientSession, running: DevelopedProgram) -> str | None:
@@ -215,14 +230,6 @@ def _exit_code(end: SystemExit) -> int:
         return end.code or 0
     tell_trouble(str(end.code))
     return 1
-
-
-def _tell_error(error: BaseException) -> None:
-    """Tell of an error by its traceback, from where the program begins."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_frame.f_globals.get("__name__") in _OURS:
-        frame = frame.tb_next
-    tell_trouble("".join(traceback.format_exception(error.with_traceback(frame))))
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

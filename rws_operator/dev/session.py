@@ -83,6 +83,7 @@ class _Session:
         self._started_as = started_as()
         self._changed: asyncio.Queue[set[str]] = asyncio.Queue()
         self._watcher = Watcher(sources_of(sys.modules), self._changed.put_nowait)
+        self._states: dict[str, tuple[int, ...]] = {}
         self._since = 0.0
         self._is_stopping = False
 
@@ -147,10 +148,13 @@ class _Session:
         launcher.start(job)
         while True:
             paths = await self._changed.get()
+            if self._states.items() >= _states(paths).items():
+                continue  # told once more of what runs already
             self._since = time.monotonic()
             await launcher.stop()
             while not self._changed.empty():
                 paths |= self._changed.get_nowait()
+            self._states |= _states(paths)
             tell(f"{_shown(paths)} changed")
             launcher.start(job)
 
@@ -160,7 +164,11 @@ class _Session:
             self._watcher.add(Sources(frozenset(event.packages), frozenset(event.folders)))
         elif event.what == "running":
             again = f" again, {time.monotonic() - self._since:.2f} s after the save"
-            tell(f"{self._program.name} is running{again if self._since else ''}", "green")
+            how = f"is running{again if self._since else ''}"
+            if event.has_failed:
+                tell(f"{self._program.name} {how}, with errors: see above", "yellow")
+            else:
+                tell(f"{self._program.name} {how}", "green")
         else:
             how = f"signal {-event.code}" if event.code < 0 else f"exit code {event.code}"
             tell(f"{self._program.name} has ended ({how}); the next save starts it again", "red")
@@ -235,6 +243,19 @@ def _check_free(flag: str, port: int) -> None:
             f"{flag} {port} can't be listened on: {os.strerror(error.errno or 0)}",
             remedy="choose another port, or 0 for any free one",
         ) from None
+
+
+def _states(paths: set[str]) -> dict[str, tuple[int, ...]]:
+    """What a save changes of each file; empty for one that is not there."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except OSError:
+            found[path] = ()
+        else:
+            found[path] = status.st_ino, status.st_mtime_ns, status.st_size
+    return found
 
 
 def _shown(paths: set[str]) -> str:
