@@ -29,14 +29,12 @@ from rws_operator.client import Client, client
 from rws_operator.dev import install
 from rws_operator.dev.account import Account
 from rws_operator.dev.console import tell, tell_trouble
-from rws_operator.dev.frames import tell_error, tell_if_slow
+from rws_operator.dev.frames import begin_import, end_import, tell_error
 from rws_operator.dev.job import Event, Job
 from rws_operator.dev.sources import sources_of
 from rws_operator.process import ended_with_lease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rws_operator.dev.program import DevelopedProgram
 
 _READY_SECONDS = 5.0
@@ -45,15 +43,12 @@ _EVERY_SECONDS = 0.02
 _run: tuple[Job, int] | None = None
 """What this process is for, and where it tells of it; None in any other process."""
 
-_loaded: Callable[[], None] | None = None
-"""To be called once the program was imported, or could not be."""
-
 
 def run_program(job: Job, events: int) -> NoReturn:
     """Run the program as `__main__`, and end the process with its exit code."""
-    global _run, _loaded
+    global _run
     _run = job, events
-    _loaded = tell_if_slow()
+    begin_import()
     code = [1]
     atexit.register(_end_at_once, code)  # after all that the program registers
     code[0] = _run_as_main(job)
@@ -104,8 +99,7 @@ def report(events: int, event: Event) -> None:
 def tell_loaded() -> None:
     """Tell the session what to watch."""
     assert _run is not None
-    assert _loaded is not None
-    _loaded()
+    end_import()
     found = sources_of(sys.modules)
     report(_run[1], Event("loaded", packages=sorted(found.packages), folders=sorted(found.folders)))
 

@@ -18,13 +18,12 @@ from rws_operator.dev.sources import is_installed
 from rws_operator.errors import OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import FrameType
 
 IMPORT_SECONDS = 5.0
 """How long an import may take before it is told where it is."""
 
-_OURS = frozenset({"runpy", "rws_operator.dev.child", "rws_operator.dev.fork_server"})
+_importing: threading.Timer | None = None
 
 
 def tell_error(error: BaseException, *, debug: bool = False) -> None:
@@ -35,9 +34,9 @@ def tell_error(error: BaseException, *, debug: bool = False) -> None:
         debug: Whether every error shows its traceback.
     """
     frame = error.__traceback__
-    while frame is not None and frame.tb_frame.f_globals.get("__name__") in _OURS:
+    while frame is not None and is_installed(frame.tb_frame.f_code.co_filename):
         frame = frame.tb_next
-    error = error.with_traceback(frame)
+    error = error.with_traceback(frame or error.__traceback__)
     if debug or not isinstance(error, OperatorError):
         tell_trouble("".join(traceback.format_exception(error)))
         return
@@ -45,18 +44,28 @@ def tell_error(error: BaseException, *, debug: bool = False) -> None:
     tell_trouble("".join(traceback.format_list(own)) + f"error: {error}")
 
 
-def tell_if_slow() -> Callable[[], None]:
-    """Tell where this thread is if it is not told, by a call of what this returns, in time."""
+def begin_import() -> None:
+    """Tell where this thread is unless `end_import` is called in time."""
+    global _importing
     thread = threading.get_ident()
 
     def tell_where() -> None:
         place = _place(sys._current_frames().get(thread))
         tell(f"the program is still being imported after {IMPORT_SECONDS:g} s{place}", "yellow")
 
-    timer = threading.Timer(IMPORT_SECONDS, tell_where)
-    timer.daemon = True
-    timer.start()
-    return timer.cancel
+    _importing = threading.Timer(IMPORT_SECONDS, tell_where)
+    _importing.daemon = True
+    _importing.start()
+
+
+def end_import() -> bool:
+    """Note that the program was imported, or failed to be; return whether that was known."""
+    global _importing
+    if _importing is None:
+        return True
+    _importing.cancel()
+    _importing = None
+    return False
 
 
 def _place(frame: FrameType | None) -> str:

@@ -27,6 +27,7 @@ from rws_operator.dev.account import environment
 from rws_operator.dev.claim import Claim
 from rws_operator.dev.cluster import Cluster, reached
 from rws_operator.dev.console import tell
+from rws_operator.dev.frames import end_import
 from rws_operator.dev.job import Event, Job, started_as
 from rws_operator.dev.launcher import Launcher
 from rws_operator.dev.sources import Sources, Watcher, import_watchfiles, sources_of
@@ -68,6 +69,7 @@ def run(program: DevelopedProgram, settings: Settings) -> int:
     Raises:
         OperatorError: The session can't begin; what is wrong with the program ends no session.
     """
+    end_import()
     import_watchfiles()
     if settings.cluster is not None:
         settings.cluster.check()
