@@ -303,7 +303,8 @@ def test_a_permission_that_is_missing_shows(session: Session, listed: str):
     session.program.file.write_text(
         NOTES.replace("    await ctx.apply_owned(", f"{listed}    await ctx.apply_owned(", 1)
     )
-    session.admin.request("POST", notes_path(), note("nosy", "a"))
+    # Until the reload is over, nobody answers the webhook.
+    wait_until(lambda: session.admin.request("POST", notes_path(), note("nosy", "a"))[0] == 201)
     session.wait_for(r"serviceaccount:note-operator:note-operator.* cannot list .*secrets", since)
     since = session.mark()
     rule = 'operator.rule(PolicyRule("", ("secrets",), ("list",)))\n'
