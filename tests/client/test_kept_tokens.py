@@ -193,7 +193,7 @@ def test_a_lock_that_was_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_lock_is_waited_for(tmp_path: Path) -> None:
-    """kubectl holds it while it writes the file, no longer."""
+    """A program such as kubectl holds it while it writes the file, no longer."""
     file = tmp_path / "config"
     file.write_text(BEGINNING + "        refresh-token: r" + END)
     lock = tmp_path / "config.lock"
