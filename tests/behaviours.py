@@ -155,8 +155,8 @@ _OWN_WRITES = {
         "and, of the same object, tried again."
     ),
     "RYW-01": Behaviour(
-        "After an apply, a status patch and a deletion both get and list give the new state, "
-        "however far the watch is behind."
+        "After an apply, a status patch, a deletion and each verb of the context's client both get "
+        "and list give the new state, however far the watch is behind."
     ),
     "RYW-02": Behaviour(
         "An object that a finalizer keeps is seen with its deletionTimestamp; of five writes in a "
@@ -250,8 +250,8 @@ _SERVING = {
 
 _BUGS = {
     "B1": Behaviour(
-        "A lagging watch makes no second child: each run sees what earlier runs made, however "
-        "many there are."
+        "A lagging watch makes no second child: each run sees what earlier runs of the process "
+        "made, under a generated name, too."
     ),
     "B2": Behaviour(
         "Only the exact echo of an own write is dropped: a foreign edit or deletion beside it "
