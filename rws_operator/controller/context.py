@@ -357,7 +357,7 @@ class Context:
         return Writes(self._environment.client, self.operator, self._reads, self._writer)
 
     def _status(self) -> StatusWriter:
-        return StatusWriter(self._writes(), self._controller)
+        return StatusWriter(self._writes(), self._controller, self._environment.restless)
 
     def _applier(self) -> Applier:
         environment = self._environment
