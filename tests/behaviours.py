@@ -138,7 +138,8 @@ _OWN_WRITES = {
         "Two controllers that take off their finalizers at once take off both, and no other."
     ),
     "FIN-04": Behaviour(
-        "A spec that its author applies takes no finalizer of ours off, and we none of others."
+        "A spec that its author applies takes no finalizer of ours off, and we none of others; where "
+        "a whole list is written over ours, it is put on again."
     ),
     "FIN-05": Behaviour(
         "A controller without a cleanup puts no finalizer on; one with a cleanup does so on "
@@ -146,8 +147,8 @@ _OWN_WRITES = {
     ),
     "STA-01": Behaviour("A status that we write leaves the fields of others in it alone."),
     "STA-02": Behaviour(
-        "A child that was made by create or update is taken over by the first apply: a field that "
-        "the document then no longer names goes."
+        "A child that our own manager made by create or update is taken over by the first apply: a "
+        "field that the document does not name goes, those of others and our finalizers stay."
     ),
     "STA-03": Behaviour("The next run sees at least the status that the last one wrote."),
     "STA-04": Behaviour(
@@ -299,7 +300,8 @@ _BUGS = {
     ),
     "B15": Behaviour(
         "A status that says nothing new is not written, and an own status write runs nothing: a "
-        "settled object keeps its resource version."
+        "settled object keeps its resource version. One that changes again and again by time stamps "
+        "alone is counted, and its controller named in a warning."
     ),
     "B16": Behaviour(
         "Wherever timer, event and error meet, the next run comes when the table of the queue "
