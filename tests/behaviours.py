@@ -140,8 +140,8 @@ _OWN_WRITES = {
         "Two controllers that take off their finalizers at once take off both, and no other."
     ),
     "FIN-04": Behaviour(
-        "A spec that its author applies takes no finalizer of ours off, and we none of others; where "
-        "a whole list is written over ours, it is put on again."
+        "A spec that its author applies takes no finalizer of ours off, and we none of others; "
+        "where a whole list is written over ours, it is put on again."
     ),
     "FIN-05": Behaviour(
         "A controller without a cleanup puts no finalizer on; one with a cleanup does so on "
@@ -302,8 +302,8 @@ _BUGS = {
     ),
     "B15": Behaviour(
         "A status that says nothing new is not written, and an own status write runs nothing: a "
-        "settled object keeps its resource version. One that changes again and again by time stamps "
-        "alone is counted, and its controller named in a warning."
+        "settled object keeps its resource version. One that changes again and again by time "
+        "stamps alone is counted, and its controller named in a warning."
     ),
     "B16": Behaviour(
         "Wherever timer, event and error meet, the next run comes when the table of the queue "

@@ -34,3 +34,4 @@ class WriteObserver(Protocol):
             A context manager; what it gives is called with the answer, if there is one. The
             answer of a subresource may be of another kind.
         """
+        ...

@@ -80,5 +80,6 @@ def differs_by_times_alone(before: Any, after: Any) -> bool:
         )
     if isinstance(before, list) and isinstance(after, list):
         return len(before) == len(after) and all(map(differs_by_times_alone, before, after))
-    is_text = isinstance(before, str) and isinstance(after, str)
-    return is_text and bool(_is_time(before) and _is_time(after))
+    if isinstance(before, str) and isinstance(after, str):
+        return bool(_is_time(before) and _is_time(after))
+    return False
