@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import random
 from typing import TYPE_CHECKING, Any
@@ -61,29 +60,42 @@ class _Other:
 
     Attributes:
         turns: How often it did either.
+        wronged: Objects where its finalizer was not as it had left it.
     """
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self._namespace = namespace
+        self._left: dict[str, bool] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
         self.turns = 0
+        self.wronged: list[str] = []
 
     async def toggle(self, name: str, *, wanted: bool | None = None) -> None:
         """Put it on where it is missing, else take it off, whatever else stands there."""
-        while True:
-            with contextlib.suppress(Conflict, Invalid):  # changed, or being deleted, meanwhile
-                metadata = (await self._client.get(WIDGET, name, self._namespace))["metadata"]
-                names = metadata.get("finalizers", [])
-                has_it = FOREIGN in names
-                if has_it == wanted or ("deletionTimestamp" in metadata and not has_it):
-                    return
-                names = [each for each in names if each != FOREIGN] + [FOREIGN] * (not has_it)
-                patch = {"finalizers": names, "resourceVersion": metadata["resourceVersion"]}
-                await self._client.patch(
-                    WIDGET, name, self._namespace, patch={"metadata": patch}, field_manager="other"
-                )
-                self.turns += 1
-                return
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            while not await self._tried(name, wanted):
+                pass
+
+    async def _tried(self, name: str, wanted: bool | None) -> bool:
+        metadata = (await self._client.get(WIDGET, name, self._namespace))["metadata"]
+        names = metadata.get("finalizers", [])
+        has_it = FOREIGN in names
+        if has_it != self._left.get(name, False):
+            self.wronged.append(name)
+        if has_it == wanted or ("deletionTimestamp" in metadata and not has_it):
+            return True
+        names = [each for each in names if each != FOREIGN] + [FOREIGN] * (not has_it)
+        patch = {"finalizers": names, "resourceVersion": metadata["resourceVersion"]}
+        try:
+            await self._client.patch(
+                WIDGET, name, self._namespace, patch={"metadata": patch}, field_manager="other"
+            )
+        except (Conflict, Invalid):  # changed, or being deleted, meanwhile
+            return False
+        self._left[name] = not has_it
+        self.turns += 1
+        return True
 
 
 @pytest.mark.behaviour("B18", "FIN-03")
@@ -128,6 +140,7 @@ async def test_objects_come_and_go_while_another_toggles_its_finalizer(
         await eventually(30, only_kept)
         assert set(seen.reconciled) == set(seen.cleaned) == uids
         assert other.turns >= TURNS
+        assert other.wronged == []
         await widgets.release()
 
 

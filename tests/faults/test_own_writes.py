@@ -476,6 +476,7 @@ async def test_a_spec_edited_during_a_status_patch_runs_once_more(
         await widgets.create(size=1)
         await answers.reached()
         await widgets.resize(2)
+        await asyncio.sleep(0.5)  # so that the watch tells of it first
         go_on.set()
         answers.release()
         await eventually(10, lambda: len(sizes) == 2)
@@ -518,6 +519,7 @@ async def test_a_deletion_during_a_status_patch_is_cleaned_up(
         await widgets.create()
         await answers.reached()
         await widgets.delete()
+        await asyncio.sleep(0.5)  # so that the watch tells of it first
         answers.release()
 
         async def gone() -> bool:
@@ -529,49 +531,57 @@ async def test_a_deletion_during_a_status_patch_is_cleaned_up(
 
 
 @pytest.mark.behaviour("RYW-05")
-@pytest.mark.parametrize("moment", ["answer", "between"])
+@pytest.mark.parametrize("moment", ["request", "answer", "between"])
 async def test_a_child_changed_during_an_own_write_runs_its_owner(
     cluster: TestCluster, namespace: TestNamespace, moment: str
 ) -> None:
-    """While the apply's answer is under way, or between two applies: the child is right again."""
+    """While the apply or its answer is under way, or between two applies of one run."""
     widgets = await widgets_in(cluster, namespace.name)
     controller = widgets_controller(namespace.name, owns=[CONFIG])
-    runs: list[int] = []
+    sizes: list[int] = []
     between, go_on = asyncio.Event(), asyncio.Event()
 
     @controller.reconcile
     async def reconcile(widget: Widget, ctx: Context) -> None:
-        runs.append(widget.spec.size)
-        await ctx.apply_owned(widget, child("a", size=str(widget.spec.size)))
+        sizes.append(widget.spec.size)
+        data = {"size": str(widget.spec.size)}
+        await ctx.apply_owned(widget, child("a", **data))
         between.set()
         await go_on.wait()
-        await ctx.apply_owned(widget, child("b", size=str(widget.spec.size)))
+        await ctx.apply_owned(widget, child("b", **data))
 
     async def spoil() -> None:
-        patch = {"data": {"size": "spoilt"}}
-        await cluster.client.patch(CONFIG, "a", namespace.name, patch=patch)
+        # Before our apply what is ours would be put right by it, and nobody need know.
+        patch = {"theirs": "yes"} if moment == "request" else {"theirs": "yes", "size": "spoilt"}
+        await cluster.client.patch(CONFIG, "a", namespace.name, patch={"data": patch})
 
     async def is_right() -> bool:
         made = await children(cluster, namespace.name)
-        return [each["data"] for each in made] == [{"size": "1"}] * 2
+        right = {"size": "2"}
+        return [each["data"] for each in made] == [right | {"theirs": "yes"}, right]
 
     async with gated(cluster) as behind, running(behind.client, controller):
-        if moment == "answer":
-            answers = behind.gate.hold(
-                verb="patch", resource="configmaps", name="a", stage="answer"
-            )
-            await widgets.create()
-            await answers.reached()
-            await spoil()
-            answers.release()
-        else:
-            await widgets.create()
+        await widgets.create(size=1)
+        go_on.set()
+        await eventually(15, lambda: sizes)
+        await settled(lambda: len(sizes))
+        go_on.clear()
+        between.clear()
+        if moment == "between":
+            await widgets.resize(2)
             await between.wait()
             await spoil()
+        else:
+            stage: Any = moment
+            held = behind.gate.hold(verb="patch", resource="configmaps", name="a", stage=stage)
+            await widgets.resize(2)
+            await held.reached()
+            await spoil()
+            held.release()
         go_on.set()
-        await eventually(10, is_right)
-        assert await settled(lambda: len(runs)) == 2
-        assert await is_right()
+        await eventually(15, lambda: sizes == [1, 2, 2])
+        await eventually(15, is_right)
+        assert await settled(lambda: len(sizes)) == 3
 
 
 @contextlib.asynccontextmanager
