@@ -22,6 +22,7 @@ import functools
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Self, TypeVar, Unpack
 
@@ -90,8 +91,6 @@ class Gate:
         access = Access(server=self.server, ca_pem=None, token=token)
         return access.write(self._folder / f"kubeconfig-{number}")
 
-    # What was asked.
-
     def asked(self, **chosen: Unpack[Chosen]) -> list[GateRequest]:
         """The chosen requests so far, in order.
 
@@ -106,8 +105,6 @@ class Gate:
     def count(self, **chosen: Unpack[Chosen]) -> int:
         """How many of the chosen requests there were so far."""
         return len(self.asked(**chosen))
-
-    # Faults that last.
 
     def hold(
         self, *, stage: Literal["request", "answer", "events"] = "request", **chosen: Unpack[Chosen]
@@ -176,7 +173,7 @@ class Gate:
     ) -> Fault:
         """Drop every bookmark of a watch, or only the one that ends its initial events."""
         drop = functools.partial(without_bookmarks, only_initial_events_end=only_initial_events_end)
-        return self._add(Change(Match(**{**chosen, "verb": "watch"}), None, drop))
+        return self._add(Change(replace(Match(**chosen), verb="watch"), None, drop))
 
     def change(
         self,
@@ -194,8 +191,6 @@ class Gate:
         Those that are open stay; `cut` breaks them.
         """
         return self._proxy.refusing()
-
-    # Faults of a moment.
 
     def cut(self, *, reset: bool = False, **chosen: Unpack[Chosen]) -> int:
         """Break the connections of the chosen requests under way; return how many.
@@ -231,8 +226,6 @@ class Gate:
         return sum(
             e.request.verb == "watch" and e.request.status == 200 for e in self._under_way(chosen)
         )
-
-    # For the proxy.
 
     def _add(self, fault: AnyFault) -> AnyFault:
         self._faults.append(fault)
