@@ -68,18 +68,13 @@ class OperatorRuns:
         if install.shared_resources(operator):
             await self._turn.take()
         await self._conversions.remember(install.converted(operator))
-<<<<<<< HEAD
         running = RunningOperator(self._cluster, self._namespace, operator, kubeconfig)
-        await running.start(leading=leading)
-=======
-        running = RunningOperator(self._cluster, self._namespace, operator)
         try:
             await running.start(leading=leading)
         except BaseException:
             with contextlib.suppress(OperatorError):  # why it could not start is told
                 await self._hand_over(running)
             raise
->>>>>>> main
         self._runs.append(running)
         running.before_stop(partial(self._hand_over, running))
         return running
