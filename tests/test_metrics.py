@@ -25,7 +25,6 @@ CLOSED_SETS = {
     "workqueue_unfinished_work_seconds",
     "workqueue_longest_running_processor_seconds",
     "workqueue_retries_total",
-    "rws_handler_threads_stuck",
 }
 
 
@@ -89,9 +88,11 @@ def test_event_results_exist_from_the_start() -> None:
 
 
 def test_no_label_can_hold_an_objects_name() -> None:
-    """Cardinality: labels are controllers, kinds, verbs, codes, hosts, steps, paths; no objects."""
+    """Cardinality: controllers, functions, kinds, verbs, codes, hosts, steps, paths; no objects."""
     allowed = {
         "controller",
+        "function",
+        "handler",
         "name",
         "kind",
         "result",
