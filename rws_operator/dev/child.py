@@ -33,7 +33,7 @@ from rws_operator.dev.console import tell, tell_trouble
 from rws_operator.dev.job import Event, Job
 from rws_operator.dev.sources import sources_of
 from rws_operator.errors import OperatorError
-from rws_operator.process import ended_with_lease
+from rws_operator.guard import Guard
 
 if TYPE_CHECKING:
     from rws_operator.dev.program import DevelopedProgram
@@ -147,7 +147,7 @@ class _Run:
             loop.add_signal_handler(signal.SIGTERM, running.stop)
             telling = asyncio.create_task(self._tell_when_ready(running))
             try:
-                with ended_with_lease(running):
+                with Guard(running, dead_seconds=None):  # a debugger may hold it
                     await running.run(
                         http_port=self._job.http_port,
                         webhook_port=self._job.webhook_port,
