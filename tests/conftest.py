@@ -15,10 +15,21 @@ import pytest
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.network_guard import NetworkGuard
 from rws_operator.testing.virtual_time import VirtualTimeLoop
+from tests.behaviours import BEHAVIOURS
 
 # A shell ignores SIGINT for what it starts in the background, and its children inherit that:
 # the tests of Ctrl-C would then send it to programs that never hear of it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a mark that names no behaviour, or one that is not kept yet."""
+    kept = {key for key, each in BEHAVIOURS.items() if not each.not_yet}
+    for item in items:
+        for mark in item.iter_markers("behaviour"):
+            if not mark.args or mark.kwargs or not kept >= set(mark.args):
+                message = f"{item.nodeid}: not kept by tests/behaviours.py: {mark.args}"
+                raise pytest.UsageError(message)
 
 
 def pytest_asyncio_loop_factories(

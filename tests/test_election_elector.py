@@ -118,6 +118,7 @@ async def test_a_lease_that_somebody_made_empty_is_taken(replicas: Replicas) -> 
     assert lease.wire["metadata"]["labels"] == {"made": "by-hand"}
 
 
+@pytest.mark.behaviour("B7")
 async def test_clocks_an_hour_apart_elect_one_leader(replicas: Replicas) -> None:
     """A standby an hour ahead of the leader does not rob it; one behind does not wait longer."""
     first, task = await replicas.leader("a", wall_clock=lambda: time.time() - 3600)
@@ -169,6 +170,7 @@ async def test_the_released_lease_holds_nobody(replicas: Replicas) -> None:
     assert (record.holder, record.duration_seconds, record.transitions) == ("", 1, 0)
 
 
+@pytest.mark.behaviour("B7")
 async def test_a_silent_leader_is_replaced_when_its_lease_has_expired(replicas: Replicas) -> None:
     """Not before the holder's own duration has passed, and within 2 s of it."""
     _, task = await replicas.leader("a", lease_seconds=6, renew_seconds=4)
@@ -235,6 +237,7 @@ async def test_without_watch_a_deletion_is_noticed_at_the_next_renewal(
         await asyncio.wait_for(task, 3)
 
 
+@pytest.mark.behaviour("RUN-03")
 async def test_a_replica_that_was_stopped_before_leading_never_leads(replicas: Replicas) -> None:
     """A standby on its way out must not take the Lease from those that stay."""
     first, _ = await replicas.leader("a")
@@ -248,6 +251,7 @@ async def test_a_replica_that_was_stopped_before_leading_never_leads(replicas: R
         await second.handle().wait_until_leader()
 
 
+@pytest.mark.behaviour("RUN-01")
 async def test_a_stopping_leader_renews_until_it_releases(replicas: Replicas) -> None:
     """Workers that drain for longer than the Lease lasts keep it."""
     first, ended = await replicas.leader("a")
@@ -259,6 +263,7 @@ async def test_a_stopping_leader_renews_until_it_releases(replicas: Replicas) ->
     await asyncio.wait_for(ended, 1)
 
 
+@pytest.mark.behaviour("RUN-08")
 async def test_release_without_run_is_harmless(replicas: Replicas) -> None:
     """Stopping what was never started does nothing; neither does a second release."""
     elector = replicas.elector("a")
@@ -507,6 +512,7 @@ async def test_a_silent_watch_does_not_make_two_leaders(
     assert (await replicas.lease()).record.transitions == 0
 
 
+@pytest.mark.behaviour("RUN-09")
 async def test_missing_permissions_are_named_and_tried_again(
     replicas: Replicas, service_account: Client, caplog: pytest.LogCaptureFixture
 ) -> None:

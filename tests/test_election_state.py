@@ -283,6 +283,7 @@ def test_the_fence_follows_its_clock_alone() -> None:
 # --- the wire -------------------------------------------------------------------------------------
 
 
+@pytest.mark.behaviour("S12")
 def test_times_on_the_wire_are_utc_with_microseconds() -> None:
     """MicroTime has exactly six digits and a Z."""
     assert micro_time(0) == "1970-01-01T00:00:00.000000Z"
@@ -434,6 +435,7 @@ class Replica:
 TIMINGS = [Timing(), Timing(6, 4, 1), Timing(60, 40, 5), Timing(3, 2, 1)]
 
 
+@pytest.mark.behaviour("B5", "B7", "S12")
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), loss=st.sampled_from([0.0, 0.2, 0.5]))
 def test_never_two_open_fences(seed: int, loss: float) -> None:

@@ -138,6 +138,7 @@ async def test_an_operator_without_controllers_does_not_run() -> None:
         await Operator("app").run()
 
 
+@pytest.mark.behaviour("RUN-08")
 def test_to_stop_what_never_ran_is_harmless() -> None:
     """A stop before the start changes nothing."""
     operator = Operator("app")

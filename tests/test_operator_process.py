@@ -127,6 +127,7 @@ async def worker(
     return program
 
 
+@pytest.mark.behaviour("S12")
 @pytest.mark.parametrize("worker", [WORKS], indirect=True)
 async def test_a_signal_ends_it_with_0_and_releases_the_lease(
     worker: Program, cluster: TestCluster, namespace: TestNamespace
@@ -139,6 +140,7 @@ async def test_a_signal_ends_it_with_0_and_releases_the_lease(
     assert await holder(cluster, namespace.name, "process") == ""
 
 
+@pytest.mark.behaviour("RUN-02", "B6")
 @pytest.mark.parametrize("worker", [WORKS, HANGS_IN_A_THREAD, SWALLOWS_CANCELLATION], indirect=True)
 async def test_a_stolen_lease_ends_it_with_1(
     worker: Program, cluster: TestCluster, namespace: TestNamespace
@@ -157,6 +159,7 @@ async def test_a_stolen_lease_ends_it_with_1(
     assert "Traceback" not in output
 
 
+@pytest.mark.behaviour("B6", "S12")
 @pytest.mark.parametrize("worker", [BLOCKS_THE_LOOP], indirect=True)
 async def test_a_blocked_loop_does_not_outlive_its_lease(
     worker: Program, cluster: TestCluster, namespace: TestNamespace
@@ -170,6 +173,7 @@ async def test_a_blocked_loop_does_not_outlive_its_lease(
     assert took < RENEW_SECONDS + 1.5, output
 
 
+@pytest.mark.behaviour("B5")
 @pytest.mark.parametrize("worker", [WORKS], indirect=True)
 async def test_a_stopped_leader_that_goes_on_ends_within_a_second(
     worker: Program, cluster: TestCluster, namespace: TestNamespace
@@ -229,6 +233,7 @@ def test_no_kubeconfig_at_all_is_told_in_one_line(tmp_path: Path, programs: list
     assert "KUBECONFIG" in output
 
 
+@pytest.mark.behaviour("HTP-01")
 async def test_a_port_in_use_is_told_in_one_line(
     tmp_path: Path, programs: list[Program], cluster: TestCluster, namespace: TestNamespace
 ) -> None:

@@ -83,6 +83,7 @@ def idle(operator: Operator, namespace: str) -> None:
         """Do nothing."""
 
 
+@pytest.mark.behaviour("B26")
 async def test_readiness_names_a_missing_kind_until_it_is_there(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -115,6 +116,7 @@ async def test_readiness_names_a_missing_kind_until_it_is_there(
         await eventually(15, noted)
 
 
+@pytest.mark.behaviour("RUN-11")
 async def test_readiness_names_a_missing_permission_until_it_is_granted(
     cluster: TestCluster, namespace: TestNamespace, control_plane: ControlPlane, gadgets: None
 ) -> None:
@@ -202,6 +204,7 @@ async def has_event(cluster: TestCluster, namespace: TestNamespace, reason: str)
     return any(event["reason"] == reason for event in events)
 
 
+@pytest.mark.behaviour("RUN-10")
 async def test_a_restart_over_settled_objects_writes_nothing(
     cluster: TestCluster, namespace: TestNamespace, gadgets: None
 ) -> None:
@@ -255,6 +258,7 @@ async def test_the_lease_is_where_the_pod_is(
         assert await eventually(10, lambda: holder(cluster, namespace.name, namespace.name))
 
 
+@pytest.mark.behaviour("RUN-01", "RUN-08", "B5")
 async def test_a_clean_stop_drains_then_releases_then_publishes(
     cluster: TestCluster, namespace: TestNamespace, gadgets: None
 ) -> None:
@@ -290,6 +294,7 @@ async def is_draining(operator: Operator) -> bool:
     return status == 503 and "stopping" in text
 
 
+@pytest.mark.behaviour("RUN-07")
 async def test_a_cancelled_run_cuts_the_work_and_releases_the_lease(
     cluster: TestCluster, namespace: TestNamespace, gadgets: None
 ) -> None:
@@ -318,6 +323,7 @@ async def test_a_cancelled_run_cuts_the_work_and_releases_the_lease(
     assert await holder(cluster, namespace.name, "cancelled") == ""
 
 
+@pytest.mark.behaviour("RUN-07")
 async def test_nothing_is_left_behind(
     cluster: TestCluster, control_plane: ControlPlane, namespace: TestNamespace, gadgets: None
 ) -> None:
@@ -348,6 +354,7 @@ def connections() -> set[Any]:
     return {each.laddr for each in found if each.status == "ESTABLISHED"}
 
 
+@pytest.mark.behaviour("RUN-02")
 async def test_a_lease_lost_while_draining_ends_the_drain(
     cluster: TestCluster, namespace: TestNamespace, gadgets: None
 ) -> None:
@@ -384,6 +391,7 @@ async def steal(cluster: TestCluster, namespace: TestNamespace, lease: str) -> N
     )
 
 
+@pytest.mark.behaviour("RUN-05")
 async def test_a_failing_part_ends_all_with_its_error(
     cluster: TestCluster, namespace: TestNamespace, gadgets: None
 ) -> None:
@@ -403,6 +411,7 @@ async def test_a_failing_part_ends_all_with_its_error(
     assert {type(error) for error in raised.value.exceptions} == {ZeroDivisionError, KeyError}
 
 
+@pytest.mark.behaviour("RUN-05")
 async def test_a_part_that_ends_early_ends_all(cluster: TestCluster) -> None:
     """A loop that returns is as dead as one that raises, and is named."""
     operator = Operator("early", client=cluster.client)
@@ -411,6 +420,7 @@ async def test_a_part_that_ends_early_ends_all(cluster: TestCluster) -> None:
         await operator.run()
 
 
+@pytest.mark.behaviour("HTP-01")
 async def test_a_port_in_use_is_told_in_one_line(
     cluster: TestCluster, namespace: TestNamespace, gadgets: None
 ) -> None:
@@ -433,6 +443,7 @@ async def test_a_port_that_is_none_is_told_before_anything_starts(cluster: TestC
     assert asyncio.all_tasks() == before
 
 
+@pytest.mark.behaviour("RUN-01")
 async def test_the_lease_is_not_released_over_a_thread_that_hangs(
     cluster: TestCluster, namespace: TestNamespace, gadgets: None
 ) -> None:
@@ -457,6 +468,7 @@ async def test_the_lease_is_not_released_over_a_thread_that_hangs(
         let_go.set()
 
 
+@pytest.mark.behaviour("B9")
 async def test_a_standby_is_warm_and_takes_over_at_the_release(
     cluster: TestCluster, control_plane: ControlPlane, namespace: TestNamespace, gadgets: None
 ) -> None:
@@ -491,6 +503,7 @@ async def test_a_standby_is_warm_and_takes_over_at_the_release(
         assert (await other.request("GET", "/version")).status == 200
 
 
+@pytest.mark.behaviour("RUN-02", "B5")
 async def test_a_lost_lease_ends_all_at_once(
     cluster: TestCluster, namespace: TestNamespace, gadgets: None
 ) -> None:

@@ -307,6 +307,7 @@ async def test_a_raw_conversion_is_called(boxes: Boxes) -> None:
         assert old.spec.extent == "3"
 
 
+@pytest.mark.behaviour("S18")
 async def test_a_follower_serves(boxes: Boxes) -> None:
     """Another replica leads; calls are answered here all the same, and nothing is reconciled."""
     boxes.validate()
@@ -327,6 +328,7 @@ async def test_a_follower_serves(boxes: Boxes) -> None:
         assert await boxes.status("one") is None
 
 
+@pytest.mark.behaviour("B21")
 async def test_a_kind_that_needs_our_conversion_syncs(boxes: Boxes) -> None:
     """Stored at the other version, served only while ready: readiness does not wait for it."""
     boxes.convert()
@@ -409,6 +411,7 @@ async def _are_written(boxes: Boxes) -> bool:
     return "" not in await boxes.bundles()
 
 
+@pytest.mark.behaviour("B24")
 async def test_a_stop_lets_no_call_fall(boxes: Boxes) -> None:
     """Readiness falls first, a call of the lag is answered, one under way at the end finishes."""
     boxes.validate()

@@ -32,6 +32,7 @@ async def ready(queue: Queue[str], within: float = 0.0) -> str | None:
         return None
 
 
+@pytest.mark.behaviour("QUE-03", "QUE-04")
 async def test_add_during_run_causes_one_more() -> None:
     """Three adds during a run lead to exactly one more run, which starts after it."""
     queue = Queue[str]("t")
@@ -46,6 +47,7 @@ async def test_add_during_run_causes_one_more() -> None:
     assert await ready(queue, 10) is None
 
 
+@pytest.mark.behaviour("QUE-02", "QUE-10")
 async def test_fifo_and_deduplication() -> None:
     """Keys come out in the order of their first add, each once."""
     queue = Queue[str]("t")
@@ -56,6 +58,7 @@ async def test_fifo_and_deduplication() -> None:
     assert len(queue) == 0
 
 
+@pytest.mark.behaviour("QUE-01", "QUE-05", "QUE-06")
 async def test_normal_lane_goes_first_and_lifts() -> None:
     """NORMAL keys overtake LOW ones, and a NORMAL add lifts a LOW key."""
     queue = Queue[str]("t")
@@ -67,6 +70,7 @@ async def test_normal_lane_goes_first_and_lifts() -> None:
     assert [await queue.get() for _ in range(3)] == ["normal", "lifted", "low"]
 
 
+@pytest.mark.behaviour("B13")
 async def test_low_lane_ages() -> None:
     """Once a LOW key is old the lanes take turns, so that neither starves."""
     queue = Queue[str]("t")
@@ -81,6 +85,7 @@ async def test_low_lane_ages() -> None:
     assert order == ["low0", "normal2", "low1", "normal3", "low2", "normal4"]
 
 
+@pytest.mark.behaviour("B13")
 async def test_fresh_key_overtakes_a_large_initial_list() -> None:
     """A key added beside thousands of old LOW ones is at most second."""
     queue = Queue[str]("t")
@@ -92,6 +97,7 @@ async def test_fresh_key_overtakes_a_large_initial_list() -> None:
     assert "fresh" in [await queue.get(), await queue.get()]
 
 
+@pytest.mark.behaviour("QUE-07")
 async def test_requeue_fires_on_time_and_an_event_runs_earlier() -> None:
     """A requeue runs at its time; an add runs at once and the run drops the timer."""
     queue = Queue[str]("t")
@@ -107,6 +113,7 @@ async def test_requeue_fires_on_time_and_an_event_runs_earlier() -> None:
     assert await ready(queue, 100) is None
 
 
+@pytest.mark.behaviour("QUE-07")
 async def test_each_requeue_replaces_the_one_before() -> None:
     """Only the last timer counts, be it sooner or later."""
     queue = Queue[str]("t")
@@ -183,6 +190,7 @@ async def test_discard_during_a_run_keeps_what_was_added_since() -> None:
     assert await ready(queue, 100) is None
 
 
+@pytest.mark.behaviour("QUE-09")
 async def test_close_frees_all_getters() -> None:
     """Closing wakes every getter, hands out nothing and ignores what comes after."""
     queue = Queue[str]("t")
@@ -252,6 +260,7 @@ async def test_endless_delay_is_clamped() -> None:
     assert now() == start + MAX_DELAY_SECONDS
 
 
+@pytest.mark.behaviour("QUE-08")
 async def test_metrics() -> None:
     """Depth, ages and counts show on the metrics page."""
     queue = Queue[str]("measured")

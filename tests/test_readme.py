@@ -10,6 +10,7 @@ import secrets
 import signal
 import socket
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,13 @@ import pytest
 
 from rws_operator import kinds
 from rws_operator.errors import ApiError, NotFound
-from rws_operator.testing import ControlPlane, eventually
+from rws_operator.testing import eventually
 from rws_operator.testing.forwarder import Forwarder
+from tests.testing.processes import processes_in
 from tests.webhook.kit import Installation, installed
 
 if TYPE_CHECKING:
-    from rws_operator.testing import TestCluster, TestNamespace
+    from rws_operator.testing import ControlPlane, TestCluster, TestNamespace
 
 ROOT = Path(__file__).parent.parent
 NAME = f"readme-{secrets.token_hex(3)}"
@@ -39,7 +41,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def renamed(text: str) -> str:
-    """Under names of the test's own: the example's may be in use."""
+    """Under names of the test's own: the example's may be in use, and others may have Backups."""
+    text = text.replace("kubectl get backup ", "kubectl get backups.example.com ")
     return text.replace("example.com", "readme.test.example.com").replace("backup-operator", NAME)
 
 
@@ -102,38 +105,56 @@ async def test_its_way_from_start_to_uninstall_works(
         assert (await shell(remove, project, environment))[0] == 0
 
 
-async def test_its_test_passes(project: Path) -> None:
+async def test_its_test_passes(project: Path, control_plane: ControlPlane) -> None:
     """The test that is printed is found, runs the operator, and sees the CronJob."""
-    async with ControlPlane(dedicated=True) as own:  # its kind is left installed
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join((str(project), str(ROOT))),
-            "RWS_TEST_KUBECONFIG": str(own.kubeconfig),
-            "RWS_TEST_REQUIRE_KUBERNETES": "1",
-        }
-        command = f"{sys.executable} -m pytest -p no:cacheprovider -p no:randomly tests"
-        code, told = await shell(command, project, environment)
+    move(project, "readme-kit.test")  # a kind of its own, for it is left installed
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join((str(project), str(ROOT))),
+        "RWS_TEST_KUBECONFIG": str(control_plane.kubeconfig),
+        "RWS_TEST_REQUIRE_KUBERNETES": "1",
+    }
+    command = f"{sys.executable} -m pytest -p no:cacheprovider -p no:randomly tests"
+    code, told = await shell(command, project, environment)
     assert code == 0, told
     assert "1 passed" in told
 
 
+def move(project: Path, group: str) -> None:
+    """Put a project's kinds into another group."""
+    for path in project.rglob("*.py"):
+        path.write_text(path.read_text().replace("readme.test", group))
+
+
+async def test_a_line_that_fails_is_told_at_once(tmp_path: Path) -> None:
+    """What was started in the background neither holds a script's end up nor outlives it."""
+    async with asyncio.timeout(10):
+        ended = await shell("sleep 60 &\necho seen\nfalse", tmp_path, dict(os.environ))
+    assert ended == (1, "seen\n")
+    await eventually(5, lambda: not processes_in(tmp_path))
+
+
 async def shell(script: str, folder: Path, environment: dict[str, str]) -> tuple[int | None, str]:
     """Run a script and what it leaves in the background; return its code and what it printed."""
-    process = await asyncio.create_subprocess_exec(
-        *("bash", "-ec", f"{script}\nwait"),
-        cwd=folder,
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        async with asyncio.timeout(150):
-            output, _ = await process.communicate()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, output.decode()
+    with tempfile.TemporaryFile() as output:  # a pipe would stay open as long as the background
+        process = await asyncio.create_subprocess_exec(
+            *("bash", "-ec", f"{script}\nwait"),
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            with contextlib.suppress(TimeoutError):  # what it printed says where it hung
+                async with asyncio.timeout(150):
+                    await process.wait()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        code = await process.wait()
+        output.seek(0)
+        return code, output.read().decode()
 
 
 async def create(cluster: TestCluster, namespace: str, name: str) -> dict[str, Any]:

@@ -69,6 +69,7 @@ async def test_verbose_and_exclude_are_understood(server: Server, health: Health
     assert (status, text) == (200, "[+]c ok\n[i]excluded: a b\nreadyz check passed\n")
 
 
+@pytest.mark.behaviour("HTP-01")
 @pytest.mark.parametrize("path", ["/", "/metrics/x", "/readyz/x", "/favicon.ico"])
 async def test_other_paths_are_404(server: Server, path: str) -> None:
     """Nothing else is served."""
@@ -223,6 +224,7 @@ async def test_a_packed_body_is_never_unpacked(server: Server) -> None:
     writer.close()
 
 
+@pytest.mark.behaviour("HTP-01")
 async def test_a_stopped_server_is_gone(health: Health) -> None:
     """The port is free at once, open connections are closed, a second stop is harmless."""
     server = Server(Listener("127.0.0.1", 0), health)

@@ -295,6 +295,7 @@ async def test_a_dead_operator_is_named_and_left_until_finalizers_are_stripped(
     assert await subject.left() == []
 
 
+@pytest.mark.behaviour("B23")
 async def test_dead_webhooks_and_a_dead_conversion_do_not_hold_it_up(subject: Subject) -> None:
     """Neither what fails closed nor what can't be read any more wedges the cluster."""
     subject.control()
@@ -321,6 +322,7 @@ async def _is_unreadable(subject: Subject) -> bool:
     return True
 
 
+@pytest.mark.behaviour("B23")
 async def test_cleanups_see_objects_converted(subject: Subject) -> None:
     """What is stored in an old version is stored anew before the conversion ends."""
     async with subject.converting():

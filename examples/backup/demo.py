@@ -32,6 +32,7 @@ from examples.backup.stage import (
     manifests,
     wait_for,
 )
+from rws_operator.testing.audit import AuditLog
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.waiting import tell_interrupted
@@ -257,17 +258,12 @@ class Demo:
         """No request was ever refused: the printed rules are enough."""
         with self.play.step("Look for refused requests in the API server's audit log") as step:
             account = f"system:serviceaccount:{NAMESPACE}:{NAMESPACE}"
-            requests = 0
-            with self.control_plane.audit_log.open() as log:
-                for entry in map(json.loads, log):
-                    if entry["user"]["username"] != account:
-                        continue
-                    requests += 1
-                    if entry.get("responseStatus", {}).get("code") == 403:
-                        raise NotSeen(f"refused: {entry['verb']} {entry['requestURI']}")
+            requests = AuditLog(self.control_plane.audit_log).entries(user=account)
+            if refused := [request for request in requests if request.code == 403]:
+                raise NotSeen(f"refused: {refused[0].verb} {refused[0].uri}")
             if not requests:
                 raise NotSeen(f"the audit log holds no request of {account}")
-            step.seen = f"none in {requests}: the printed permissions were enough"
+            step.seen = f"none in {len(requests)}: the printed permissions were enough"
 
     def hand_over(self) -> None:
         """A leader that is stopped gives the Lease back, so nobody waits for it to expire."""

@@ -2,11 +2,13 @@
 
 `ControlPlane` runs etcd, kube-apiserver and kube-controller-manager; `TestCluster` adds a client,
 namespaces and CRDs; `Gate` stands between a program and the API server and fails on demand;
-`Forwarder` stands for the Service of webhooks; `eventually` waits for what a controller brings
-about; `round_trip_check` proves that converters lose nothing. The pytest plugin
-(`pytest_rws_operator`, beside this package) offers the first two as fixtures.
+`AuditLog` tells who wrote what, and when; `Forwarder` stands for the Service of webhooks;
+`eventually` waits for what a controller brings about; `round_trip_check` proves that converters
+lose nothing. The pytest plugin (`pytest_rws_operator`, beside this package) offers the first two as
+fixtures.
 """
 
+from rws_operator.testing.audit import AuditEntry, AuditLog
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import (
@@ -15,6 +17,7 @@ from rws_operator.testing.errors import (
     ProgramsNotFound,
     RequestRefused,
 )
+from rws_operator.testing.etcd import EtcdSnapshot
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.forwarder import Forwarder
 from rws_operator.testing.gate import Gate
@@ -26,8 +29,11 @@ from rws_operator.testing.runs import OperatorRuns
 from rws_operator.testing.virtual_time import VirtualTimeLoop
 
 __all__ = [
+    "AuditEntry",
+    "AuditLog",
     "ControlPlane",
     "ControlPlaneError",
+    "EtcdSnapshot",
     "Forwarder",
     "Gate",
     "NamespacedApi",

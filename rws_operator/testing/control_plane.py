@@ -14,25 +14,21 @@ import contextlib
 import os
 import secrets
 import threading
-import time
 from collections.abc import Sequence
-from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from rws_operator.errors import KubeconfigError
 from rws_operator.testing import programs
 from rws_operator.testing.errors import ControlPlaneError
+from rws_operator.testing.etcd import EtcdSnapshot
 from rws_operator.testing.folder import owned_folder
 from rws_operator.testing.kubeconfig import Access
-from rws_operator.testing.kubernetes_version import asked_version, check_version
-from rws_operator.testing.local import LocalControlPlane, served_version
-from rws_operator.testing.throwaway import copy_throwaway
-from rws_operator.testing.waiting import pause, run_cancellable
-
-_CONTROLLER_SECONDS = 10.0
-"""How long the controller manager may take to make what every namespace has."""
+from rws_operator.testing.kubernetes_version import asked_version
+from rws_operator.testing.local import LocalControlPlane
+from rws_operator.testing.named import copy_named
+from rws_operator.testing.tokens import request_token
+from rws_operator.testing.waiting import run_cancellable
 
 
 class ControlPlane:
@@ -154,6 +150,42 @@ class ControlPlane:
         """Start the API server again, stopped first if it runs, and wait until it is ready."""
         await asyncio.to_thread(self._own().restart_api_server)
 
+    async def kill_etcd(self) -> None:
+        """Kill etcd as a crash would; the API server runs on, and can neither read nor write."""
+        await asyncio.to_thread(self._own().kill_etcd)
+
+    async def restart_etcd(self) -> None:
+        """Start etcd again, stopped first if it runs; wait until it and the API server are ready.
+
+        The API server is left as it is, dead or alive.
+        """
+        await asyncio.to_thread(self._own().restart_etcd)
+
+    async def snapshot(self) -> EtcdSnapshot:
+        """Copy what etcd holds. It is stopped meanwhile, so requests may fail for a second."""
+        return await asyncio.to_thread(self._own().snapshot)
+
+    async def restore(self, snapshot: EtcdSnapshot) -> None:
+        """Put an older state back, as after a disaster: resource versions go back.
+
+        All programs are killed before and started anew; what came after the snapshot never was.
+
+        Args:
+            snapshot: Of this same control plane.
+        """
+        await asyncio.to_thread(self._own().restore, snapshot)
+
+    async def compact(self) -> int:
+        """Let every resource version older than the newest be answered by 410 Expired.
+
+        etcd is compacted, and the API server killed and started anew: its own memory of the last
+        changes would answer on.
+
+        Returns:
+            The newest resource version, of which etcd still knows.
+        """
+        return await asyncio.to_thread(self._own().compact)
+
     def __enter__(self) -> Self:
         return self._start()
 
@@ -182,7 +214,7 @@ class ControlPlane:
         with contextlib.ExitStack() as stack:
             if self._existing:
                 folder = stack.enter_context(owned_folder())
-                _copy(self._existing, folder / programs.ADMIN_KUBECONFIG, self._version)
+                copy_named(self._existing, folder / programs.ADMIN_KUBECONFIG, self._version)
             else:
                 self._local = LocalControlPlane(
                     audit=self._audit,
@@ -213,37 +245,7 @@ class ControlPlane:
         if self._folder is None:
             raise ControlPlaneError("the control plane is not started")
         admin = Access.read(self.kubeconfig)
-        account = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}"
-        if name == "default":
-            _wait_for(admin, account)
-        answer = admin.request_json(
-            "POST",
-            f"{account}/token",
-            {
-                "apiVersion": "authentication.k8s.io/v1",
-                "kind": "TokenRequest",
-                "spec": {"expirationSeconds": lifetime_seconds},
-            },
-        )
-        access = Access(admin.server, admin.ca_pem, token=answer["status"]["token"])
+        token = request_token(admin, namespace, name, lifetime_seconds)
+        access = Access(admin.server, admin.ca_pem, token=token)
         path = self._folder / f"{name}-{secrets.token_hex(4)}.kubeconfig"
         return access.write(path, namespace)
-
-
-def _copy(kubeconfig: str, path: Path, version: str | None) -> None:
-    """Copy what a kubeconfig names, if it may and can be used, and is of the version asked for."""
-    try:
-        copy_throwaway(kubeconfig, path)
-        access = None if version is None else Access.read(path)
-    except KubeconfigError as error:
-        raise ControlPlaneError(f"RWS_TEST_KUBECONFIG: {error.what}", remedy=error.remedy) from None
-    if access is not None and version is not None:
-        served = served_version(access)
-        check_version(version, served, f"the cluster of RWS_TEST_KUBECONFIG, {kubeconfig},")
-
-
-def _wait_for(admin: Access, path: str) -> None:
-    """Wait for an object that a controller makes soon, such as a namespace's ServiceAccount."""
-    give_up = time.monotonic() + _CONTROLLER_SECONDS
-    while admin.request("GET", path)[0] == HTTPStatus.NOT_FOUND and time.monotonic() < give_up:
-        pause(0.05)

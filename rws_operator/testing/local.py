@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 from rws_operator.testing import programs
 from rws_operator.testing.errors import ControlPlaneError
+from rws_operator.testing.etcd import Etcd, EtcdSnapshot
 from rws_operator.testing.find import find_programs, in_use
 from rws_operator.testing.folder import owned_folder, reserved_port
 from rws_operator.testing.kubeconfig import Access
@@ -20,9 +21,12 @@ from rws_operator.testing.kubernetes_version import check_version
 from rws_operator.testing.process import ChildProcess
 from rws_operator.testing.waiting import pause
 
+_ETCD, _API_SERVER, _CONTROLLERS = "etcd", "kube-apiserver", "kube-controller-manager"
+_SNAPSHOTS = "snapshots"
 _START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
-_DEFAULT_SERVICE_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
+_NAMESPACE = "/api/v1/namespaces/default"
+_DEFAULT_SERVICE_ACCOUNT = f"{_NAMESPACE}/serviceaccounts/default"
 
 
 class LocalControlPlane:
@@ -49,10 +53,11 @@ class LocalControlPlane:
             port = starting.enter_context(reserved_port())
             self.admin = programs.write_credentials(self.folder, port)
             arguments = {
-                "etcd": programs.etcd(),
-                "kube-apiserver": programs.kube_apiserver(port, audit, api_server_args),
-                "kube-controller-manager": programs.kube_controller_manager(),
+                _ETCD: programs.etcd(),
+                _API_SERVER: programs.kube_apiserver(port, audit, api_server_args),
+                _CONTROLLERS: programs.kube_controller_manager(),
             }
+            self._etcd = Etcd(self.folder / programs.ETCD_SOCKET, self.folder / programs.ETCD_DATA)
             self._argv = {name: [str(paths[name]), *arguments[name]] for name in arguments}
             self._start_all(starting)
             self._cleanup = starting.pop_all()
@@ -63,33 +68,89 @@ class LocalControlPlane:
 
     def kill_api_server(self) -> None:
         """Kill the API server as a crash would; its port stays reserved."""
-        self._running["kube-apiserver"].kill()
+        self._kill(_API_SERVER)
 
     def restart_api_server(self) -> None:
         """Start the API server again, stopped first if it runs, and wait until it is ready."""
-        self._running["kube-apiserver"].stop()
-        self._run("kube-apiserver")
-        self._wait("kube-apiserver", lambda: is_ready(self.admin))
+        self._stop(_API_SERVER)
+        self._start_api_server()
+
+    def kill_etcd(self) -> None:
+        """Kill etcd as a crash would; the API server runs on without it."""
+        self._kill(_ETCD)
+
+    def restart_etcd(self) -> None:
+        """Start etcd again, stopped first if it runs, and wait until it and its user are ready."""
+        self._stop(_ETCD)
+        self._start_etcd()
+        if _API_SERVER in self._running:
+            self._wait(_API_SERVER, self._reads_etcd)
+
+    def snapshot(self) -> EtcdSnapshot:
+        """Copy etcd's data, for which it stands still for a moment."""
+        snapshots = self.folder / _SNAPSHOTS
+        snapshots.mkdir(exist_ok=True)
+        revision = self._etcd.revision()
+        path = snapshots / str(len(list(snapshots.iterdir())))
+        self._stop(_ETCD)
+        self._etcd.copy_data(path)
+        self.restart_etcd()
+        return EtcdSnapshot(revision, path)
+
+    def restore(self, snapshot: EtcdSnapshot) -> None:
+        """Put older data back, and start all programs anew on it."""
+        for name in reversed(self._argv):
+            self._kill(name)
+        self._etcd.replace_data(snapshot.path)
+        self._start_etcd()
+        self._start_api_server()
+        self._run(_CONTROLLERS)
+
+    def compact(self) -> int:
+        """Compact etcd, and start the API server anew, whose cache would remember; the revision."""
+        revision = self._etcd.compact()
+        self._kill(_API_SERVER)
+        self._start_api_server()
+        return revision
 
     def _start_all(self, starting: contextlib.ExitStack) -> None:
         for name in self._argv:
             starting.callback(self._stop, name)
             self._run(name)
-            if name == "kube-apiserver":
-                self._wait(name, lambda: is_ready(self.admin))
+            if name == _API_SERVER:
+                self._wait_for_api_server()
                 self._check_version()
-        self._wait("kube-controller-manager", self._has_service_account)
+        self._wait(_CONTROLLERS, self._has_service_account)
+
+    def _start_etcd(self) -> None:
+        self._run(_ETCD)
+        self._wait(_ETCD, self._etcd.is_healthy)
+
+    def _start_api_server(self) -> None:
+        self._run(_API_SERVER)
+        self._wait_for_api_server()
+
+    def _wait_for_api_server(self) -> None:
+        self._wait(_API_SERVER, lambda: is_ready(self.admin))
+
+    def _reads_etcd(self) -> bool:
+        """Whether the API server has found etcd again; its own report comes late."""
+        return self.admin.request("GET", _NAMESPACE)[0] == 200 and is_ready(self.admin)
 
     def _run(self, name: str) -> None:
         self._running[name] = ChildProcess(name, self._argv[name], self.folder)
 
     def _stop(self, name: str) -> None:
-        if name in self._running:
-            self._running[name].stop()
+        if process := self._running.pop(name, None):
+            process.stop()
+
+    def _kill(self, name: str) -> None:
+        if process := self._running.pop(name, None):
+            process.kill()
 
     def _check_version(self) -> None:
         if self._version is not None:
-            program = f"the kube-apiserver {self._argv['kube-apiserver'][0]}"
+            program = f"the kube-apiserver {self._argv[_API_SERVER][0]}"
             check_version(self._version, served_version(self.admin), program)
 
     def _has_service_account(self) -> bool:

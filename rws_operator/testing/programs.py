@@ -12,8 +12,10 @@ import yaml
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.pki import CertificateAuthority, KeyPair, new_key, private_pem, public_pem
 
+ETCD_SOCKET = "client:1"
+ETCD_DATA = "etcd"
 # etcd reads the part after // as a file name, relative to its working directory.
-_ETCD_CLIENT = "unix://client:1"
+_ETCD_CLIENT = f"unix://{ETCD_SOCKET}"
 _ETCD_PEER = "unix://peer:1"
 
 ADMIN_KUBECONFIG = "admin.kubeconfig"
@@ -23,7 +25,7 @@ AUDIT_LOG = "audit.log"
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
-    "omitStages": ["RequestReceived"],
+    "omitStages": ["RequestReceived", "ResponseStarted"],
     "omitManagedFields": True,
     "rules": [
         {"level": "None", "users": ["system:apiserver"]},
@@ -32,7 +34,10 @@ _AUDIT_POLICY = {
             "resources": [{"group": "", "resources": ["secrets", "serviceaccounts/token"]}],
         },
         {"level": "Metadata", "resources": [{"group": "authentication.k8s.io"}]},
-        {"level": "RequestResponse", "verbs": ["create", "update", "patch", "delete"]},
+        {
+            "level": "RequestResponse",
+            "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+        },
         {"level": "Metadata"},
     ],
 }
@@ -59,13 +64,15 @@ def etcd() -> list[str]:
     """Return etcd's arguments: one member, nothing kept on purpose over a power cut."""
     return [
         "--name=test",
-        "--data-dir=etcd",
+        f"--data-dir={ETCD_DATA}",
         f"--listen-client-urls={_ETCD_CLIENT}",
         f"--advertise-client-urls={_ETCD_CLIENT}",
         f"--listen-peer-urls={_ETCD_PEER}",
         f"--initial-advertise-peer-urls={_ETCD_PEER}",
         f"--initial-cluster=test={_ETCD_PEER}",
         "--unsafe-no-fsync",
+        # By default each 10 minutes, and a kind that nobody writes to gets no bookmarks meanwhile.
+        "--watch-progress-notify-interval=5s",
     ]
 
 

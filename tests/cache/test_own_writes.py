@@ -93,6 +93,7 @@ async def test_an_echo_before_the_answer_tells_nothing(secrets_watch: Watched) -
     assert data_of(secrets_watch.cached("a")) == {"x": "1"}
 
 
+@pytest.mark.behaviour("B2")
 async def test_a_foreign_change_before_the_own_write_is_told(secrets_watch: Watched) -> None:
     """The answer shows more than our own change: everybody is told, the writer too."""
     await secrets_watch.make("a")
@@ -106,6 +107,7 @@ async def test_a_foreign_change_before_the_own_write_is_told(secrets_watch: Watc
     assert len(foreign(secrets_watch, "a")) == 2
 
 
+@pytest.mark.behaviour("B2")
 async def test_a_foreign_change_after_the_own_write_is_told(secrets_watch: Watched) -> None:
     """What is newer than the answer comes by the watch, even if it waited for the answer."""
     await secrets_watch.make("a")
@@ -121,6 +123,7 @@ async def test_a_foreign_change_after_the_own_write_is_told(secrets_watch: Watch
     assert len(foreign(secrets_watch, "a")) == 2
 
 
+@pytest.mark.behaviour("B2")
 async def test_a_foreign_deletion_during_the_write_is_told(secrets_watch: Watched) -> None:
     """An object that was written and then deleted by another is gone from the cache."""
     await secrets_watch.make("a")
@@ -136,6 +139,7 @@ async def test_a_foreign_deletion_during_the_write_is_told(secrets_watch: Watche
     assert foreign(secrets_watch, "a")[-1].new is None
 
 
+@pytest.mark.behaviour("RYW-07")
 async def test_a_relist_during_the_write_changes_nothing(secrets_watch: Watched) -> None:
     """A list newer than the write, told before its answer, is no foreign change."""
     await secrets_watch.make("a")
@@ -152,6 +156,7 @@ async def test_a_relist_during_the_write_changes_nothing(secrets_watch: Watched)
     assert len(foreign(secrets_watch, "a")) == 1
 
 
+@pytest.mark.behaviour("RYW-07")
 async def test_a_list_older_than_the_answer_does_not_undo_it(secrets_watch: Watched) -> None:
     """A list that was made before our write and arrives after it keeps what we know."""
     await secrets_watch.make("a")
@@ -176,6 +181,7 @@ async def test_a_list_older_than_the_answer_does_not_undo_it(secrets_watch: Watc
     assert secrets_watch.told("a") == ["+", "~"]
 
 
+@pytest.mark.behaviour("B3")
 async def test_an_own_write_does_not_resurrect_the_deleted(secrets_watch: Watched) -> None:
     """Written, deleted by another while the watch is cut, listed again: it is gone (B3)."""
     await secrets_watch.make("a")
@@ -261,6 +267,7 @@ async def test_what_we_write_outside_the_selection_does_not_stay(
         assert [record.key.name for record in informer.list()] == ["in"]
 
 
+@pytest.mark.behaviour("B2")
 async def test_nothing_foreign_is_lost_however_writes_and_events_meet(
     secrets_watch: Watched,
 ) -> None:

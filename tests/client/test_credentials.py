@@ -93,6 +93,7 @@ async def test_a_failure_speaks_for_all_who_waited() -> None:
     assert await credentials.authorization() == "Bearer 2"
 
 
+@pytest.mark.behaviour("S7")
 async def test_a_storm_of_refusals_causes_one_renewal() -> None:
     """All requests that were refused with the same token go on with the next."""
     source = Numbered()

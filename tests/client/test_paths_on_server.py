@@ -130,6 +130,7 @@ class Mount:
         (self.path / "..new").rename(self.path / "..data")
 
 
+@pytest.mark.behaviour("B30")
 async def test_a_pods_operator_outlives_its_token(
     admin: Admin,
     cluster: TestCluster,

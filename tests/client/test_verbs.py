@@ -283,6 +283,7 @@ async def test_a_revoked_token_and_its_successor(
     token_file.unlink()
 
 
+@pytest.mark.behaviour("S9")
 async def test_many_watches_leave_the_requests_alone(
     client: Client, namespace: TestNamespace
 ) -> None:

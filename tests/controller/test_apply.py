@@ -167,6 +167,7 @@ async def test_lost_owner_reference_is_repaired(
         assert repaired["metadata"]["ownerReferences"] == child["metadata"]["ownerReferences"]
 
 
+@pytest.mark.behaviour("B20")
 async def test_owner_made_again_is_a_new_owner(running: World, owner: dict[str, Any]) -> None:
     """A child that names an earlier owner of the same name gets the new uid."""
     stale = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "gone"}
@@ -184,6 +185,7 @@ async def test_owner_made_again_is_a_new_owner(running: World, owner: dict[str, 
     await running.admin.patch(CONFIG, child["metadata"]["name"], running.namespace, patch=free)
 
 
+@pytest.mark.behaviour("B20")
 async def test_refused_before_anything_is_sent(running: World, owner: dict[str, Any]) -> None:
     """Owners without identity, impossible pairs and generated names never reach the server."""
     context = running.context()
@@ -211,6 +213,7 @@ async def test_refused_before_anything_is_sent(running: World, owner: dict[str, 
     assert running.client.writes == []
 
 
+@pytest.mark.behaviour("B20")
 async def test_cluster_scoped_owner(running: World) -> None:
     """An owner without a namespace may own a namespaced child that says where it lives."""
     space = await running.admin.get(kinds.Namespace, running.namespace or "")
@@ -322,6 +325,7 @@ async def test_custom_child(cluster: TestCluster, namespace: TestNamespace) -> N
             assert made.write_count == 0, foreign
 
 
+@pytest.mark.behaviour("DEP-02", "B19")
 async def test_foreign_writers_beside_us(running: World, owner: dict[str, Any]) -> None:
     """Replicas set by an autoscaler, status and others' labels cause no write, ever."""
     document = NAMESPACED["Deployment"].named("web")
@@ -337,6 +341,7 @@ async def test_foreign_writers_beside_us(running: World, owner: dict[str, Any]) 
     assert running.write_count == 0
 
 
+@pytest.mark.behaviour("B19")
 async def test_hundred_applies_leave_the_version(running: World, owner: dict[str, Any]) -> None:
     """The same apply a hundred times sends one request."""
     versions = set()
@@ -347,6 +352,7 @@ async def test_hundred_applies_leave_the_version(running: World, owner: dict[str
     assert running.write_count == 1
 
 
+@pytest.mark.behaviour("B19")
 async def test_field_left_out_is_removed(running: World, owner: dict[str, Any]) -> None:
     """What the document no longer names goes, also of a Secret's text, also after a restart."""
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
@@ -489,6 +495,7 @@ async def test_schemas_that_can_not_be_read(
     assert sum("schemas can't be read" in each.message for each in caplog.records) == 1
 
 
+@pytest.mark.behaviour("B19")
 async def test_update_made_object_is_taken_over(running: World, owner: dict[str, Any]) -> None:
     """An object made by create is owned field by field after one apply."""
     await running.admin.create(_config(a="1", b="2"), namespace=running.namespace)

@@ -75,6 +75,7 @@ async def _prove(world: World, kind: Kind, child: Child, document: Any, owner: A
         assert _ours(repaired, document) == wanted, f"not repaired after a restart: {change}"
 
 
+@pytest.mark.behaviour("DEP-01", "B19")
 @pytest.mark.parametrize("name", NAMESPACED)
 async def test_namespaced_child(cluster: TestCluster, namespace: TestNamespace, name: str) -> None:
     """A no-op apply is not sent, and each foreign change of our fields is found and repaired."""

@@ -80,6 +80,7 @@ async def test_typed_and_untyped_reads(running: World, crate: Crate) -> None:
     assert [each.metadata.name for each in await context.list(Crate)] == ["crate"]
 
 
+@pytest.mark.behaviour("B28")
 async def test_cache_can_not_be_damaged(running: World, crate: Crate) -> None:
     """Whatever a handler does to what it read, the next read is whole."""
     context, namespace = running.context(), running.namespace
@@ -111,6 +112,7 @@ async def test_list_is_sorted_and_selected(running: World, crate: Crate) -> None
     assert await context.list(CONFIG, labels={"app": "x", "none": "1"}) == []
 
 
+@pytest.mark.behaviour("RYW-01", "RYW-02")
 async def test_reads_follow_own_writes(running: World, crate: Crate) -> None:
     """After each own write a read shows it, five in a row, with the watch far behind."""
     context, namespace = running.context(), running.namespace
@@ -126,6 +128,7 @@ async def test_reads_follow_own_writes(running: World, crate: Crate) -> None:
     assert await context.get(CONFIG, "c", namespace) is None
 
 
+@pytest.mark.behaviour("RYW-02")
 async def test_deletion_that_waits_is_seen(running: World, crate: Crate) -> None:
     """With a finalizer the object stays, and the read shows that it is being deleted."""
     context, namespace = running.context(), running.namespace
@@ -255,6 +258,7 @@ async def test_prune_spares_what_failed_to_apply(running: World, crate: Crate) -
     assert await second.prune(crate, [CONFIG]) == []
 
 
+@pytest.mark.behaviour("B27")
 async def test_undeclared_kinds_are_refused(running: World, crate: Crate) -> None:
     """A cached read of an undeclared kind says what to declare."""
     context = running.context()

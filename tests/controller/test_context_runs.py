@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from rws_operator.errors import NotFound
 from rws_operator.resources import kinds
 from rws_operator.testing import eventually
@@ -55,6 +57,7 @@ async def test_child_that_is_deleted_is_made_anew_when_it_is_gone(
     assert runs == [1, 2, 2]
 
 
+@pytest.mark.behaviour("SRC-05")
 async def test_object_that_left_the_selection_is_run_no_more(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:

@@ -69,6 +69,7 @@ def cancels_itself() -> None:
     task.cancel()
 
 
+@pytest.mark.behaviour("REC-02")
 @pytest.mark.parametrize(
     "misbehave",
     [
@@ -114,6 +115,7 @@ async def test_misbehaving_handler_backs_off_and_stops_no_other(
     assert sample("controller_runtime_reconcile_total", controller=name, result="success") == 3
 
 
+@pytest.mark.behaviour("REC-02")
 @pytest.mark.parametrize("error", [ValueError("bug"), SystemExit(3), KeyboardInterrupt()])
 async def test_plain_handler_that_raises(
     cluster: TestCluster, namespace: TestNamespace, error: BaseException
@@ -315,6 +317,7 @@ async def test_the_first_of_a_row_of_bugs_shows_its_place(
     assert {each.exc_text for each in (*later, *failures("the runtime"))} == {None}
 
 
+@pytest.mark.behaviour("REC-02")
 async def test_permanent_error_is_counted_and_told_once(
     cluster: TestCluster, namespace: TestNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -368,6 +371,7 @@ async def test_conflict_is_logged_at_info(
     assert sample("rws_controller_reconcile_errors_total", controller=controller.name) == 1
 
 
+@pytest.mark.behaviour("REC-03")
 async def test_retry_after_is_neither_failure_nor_success(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -501,6 +505,7 @@ async def test_undecodable_object_stops_no_other(
         await eventually(5, lambda: runs == ["good", "bad"])
 
 
+@pytest.mark.behaviour("B28")
 async def test_handler_cannot_damage_the_cache(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:

@@ -41,6 +41,7 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
+@pytest.mark.behaviour("REC-08", "QUE-03", "QUE-04")
 async def test_event_during_run_causes_exactly_one_more(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -75,6 +76,7 @@ async def test_event_during_run_causes_exactly_one_more(
     assert most == 1
 
 
+@pytest.mark.behaviour("RUN-04")
 async def test_no_run_before_every_informer_is_synced(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -105,6 +107,7 @@ async def test_no_run_before_every_informer_is_synced(
     )
 
 
+@pytest.mark.behaviour("B15", "FIN-05")
 async def test_own_status_write_causes_no_run(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -126,7 +129,9 @@ async def test_own_status_write_causes_no_run(
         await widgets.resize(2)
         await eventually(5, lambda: runs == [1, 2])
         assert await settled(lambda: len(runs)) == 2
-    assert (await widgets.get())["status"]["size"] == 2
+    found = await widgets.get()
+    assert found["status"]["size"] == 2
+    assert "finalizers" not in found["metadata"]
 
 
 async def test_child_changed_or_deleted_runs_its_owner(
@@ -155,6 +160,7 @@ async def test_child_changed_or_deleted_runs_its_owner(
         await eventually(5, child_is_right)
 
 
+@pytest.mark.behaviour("REC-11")
 async def test_cluster_scoped_owner_of_namespaced_children(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -186,6 +192,7 @@ async def test_cluster_scoped_owner_of_namespaced_children(
     await cluster.client.delete(ESTATE, name)
 
 
+@pytest.mark.behaviour("SRC-01")
 async def test_watched_kind_runs_what_its_mapping_names(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -247,6 +254,7 @@ async def test_own_write_to_a_watched_kind_runs_nothing(
         assert await settled(lambda: len(runs)) == 2
 
 
+@pytest.mark.behaviour("REC-10", "SRC-05")
 async def test_label_that_leaves_the_selector_counts_as_deleted(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -324,6 +332,7 @@ async def happen(event: str, widgets: Widgets) -> None:
         await widgets.client.patch(kinds.ConfigMap, "child", widgets.namespace, patch=patch)
 
 
+@pytest.mark.behaviour("REC-02", "B16", "B17", "QUE-07")
 @pytest.mark.parametrize(
     "case",
     [
@@ -389,6 +398,7 @@ async def test_requeue_table(cluster: TestCluster, namespace: TestNamespace, cas
     await widgets.release()
 
 
+@pytest.mark.behaviour("REC-03", "REC-05", "B17")
 async def test_back_off_doubles_whatever_else_happens(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:

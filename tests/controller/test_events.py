@@ -107,6 +107,7 @@ async def test_whatever_is_recorded_is_taken(
     assert _count("failed") == failed
 
 
+@pytest.mark.behaviour("B29")
 async def test_repeats_are_one_event(cluster: TestCluster, namespace: TestNamespace) -> None:
     """Ten thousand identical events become one with a count, in a handful of writes."""
     sent = _count("sent")
@@ -159,6 +160,7 @@ async def test_cluster_scoped_objects(cluster: TestCluster) -> None:
     assert "namespace" not in event["regarding"]
 
 
+@pytest.mark.behaviour("B29")
 async def test_namespace_gone_is_silent(
     cluster: TestCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -187,6 +189,7 @@ class Scripted:
             raise self.error
 
 
+@pytest.mark.behaviour("B29")
 @pytest.mark.virtual_time
 async def test_forbidden_is_counted_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """Without the permission one warning names the rule, however many events there are."""
@@ -201,6 +204,7 @@ async def test_forbidden_is_counted_and_told_once(caplog: pytest.LogCaptureFixtu
     assert "create and patch on events.events.k8s.io" in warnings[0]
 
 
+@pytest.mark.behaviour("B29")
 @pytest.mark.virtual_time
 async def test_queue_is_bounded() -> None:
     """With a server that hangs, memory stays bounded and what has no place is counted."""

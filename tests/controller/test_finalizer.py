@@ -60,6 +60,7 @@ def informer_of(widgets: Widgets) -> Informer:
     return informers.informer(WIDGET, Selection(widgets.namespace))
 
 
+@pytest.mark.behaviour("FIN-01")
 async def test_finalizer_is_there_before_the_first_call(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -97,6 +98,7 @@ async def test_finalizer_is_there_before_the_first_call(
         assert await settled(lambda: len(seen)) == 2
 
 
+@pytest.mark.behaviour("B18")
 async def test_object_being_deleted_never_reaches_reconcile(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -127,6 +129,7 @@ async def test_object_being_deleted_never_reaches_reconcile(
     assert runs == []
 
 
+@pytest.mark.behaviour("FIN-02")
 async def test_cleanup_that_is_not_done_is_called_again(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -211,6 +214,7 @@ async def test_children_settle_and_no_write_follows_the_finalizer(
     await widgets.release()
 
 
+@pytest.mark.behaviour("B18")
 async def test_concurrent_changes_of_the_list_lose_nobody(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -260,6 +264,7 @@ async def test_concurrent_changes_of_the_list_lose_nobody(
     assert (await widgets.get())["metadata"]["finalizers"] == ["example.com/keep"]
 
 
+@pytest.mark.behaviour("FIN-03")
 async def test_two_finalizers_removed_at_once(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -294,6 +299,7 @@ async def test_two_finalizers_removed_at_once(
     assert sorted(cleanups) == ["one", "two"]
 
 
+@pytest.mark.behaviour("B18")
 async def test_object_that_is_gone_is_done(cluster: TestCluster, namespace: TestNamespace) -> None:
     """Neither adding to nor removing from an object that is gone is an error."""
     widgets = await widgets_in(cluster, namespace.name)
@@ -413,6 +419,7 @@ async def test_object_that_went_with_its_finalizer_leaves_the_cache_at_once(
     await widgets.patch("not-last", metadata={"finalizers": []})
 
 
+@pytest.mark.behaviour("B18")
 async def test_finalizer_is_not_put_on_an_object_that_began_to_go(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -427,6 +434,7 @@ async def test_finalizer_is_not_put_on_an_object_that_began_to_go(
     await widgets.patch(metadata={"finalizers": []})
 
 
+@pytest.mark.behaviour("REC-11", "FIN-05")
 async def test_built_in_kinds_may_have_one_too(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:

@@ -108,6 +108,7 @@ def _skipped() -> float:
     return value
 
 
+@pytest.mark.behaviour("B15")
 async def test_status_is_written_once_and_read_at_once(running: World) -> None:
     """The answer is in the cache when the call returns; the same status again is not sent."""
     context, probe = running.context(), await _probe(running)
@@ -137,6 +138,7 @@ async def test_own_write_is_no_foreign_change(running: World) -> None:
     assert told == [(answered["metadata"]["resourceVersion"], WRITER)]
 
 
+@pytest.mark.behaviour("STA-04")
 async def test_foreign_change_under_the_write_is_told(running: World) -> None:
     """A spec edited while the status is written is in the answer, and told as foreign."""
     probe = await _dict(running)
@@ -180,6 +182,7 @@ async def test_deletion_under_the_write_is_told(running: World) -> None:
     await running.admin.patch(KIND, "a", running.namespace, patch=free)
 
 
+@pytest.mark.behaviour("STA-04")
 async def test_object_made_again_is_not_written(running: World) -> None:
     """A stale run gives up when its object was deleted and made again, cached or not."""
     stale = await _dict(running)
@@ -209,6 +212,7 @@ async def test_object_that_is_gone(running: World) -> None:
         await running.context().patch_status(stale, {"ready": True})
 
 
+@pytest.mark.behaviour("S16")
 async def test_pruned_fields_are_named(running: World) -> None:
     """A field that the schema lacks is an error that names it, a zero value too."""
     probe = await _probe(running)
@@ -238,6 +242,7 @@ async def test_model_is_written_whole(running: World) -> None:
     assert running.write_count == 1
 
 
+@pytest.mark.behaviour("STA-01")
 async def test_foreign_status_fields_stay(running: World) -> None:
     """A dict names what it writes; the rest of the status is others'."""
     probe = await _dict(running)
@@ -256,6 +261,7 @@ async def test_field_manager_is_the_operator(running: World) -> None:
     assert ("context-test", "status") in entries
 
 
+@pytest.mark.behaviour("B15")
 async def test_condition_moves_its_time_only_with_its_status(running: World) -> None:
     """LastTransitionTime is whole seconds of UTC, and moves only on a change of the status."""
     context, probe = running.context(), await _dict(running)
@@ -289,6 +295,7 @@ async def test_condition_that_the_server_would_refuse(running: World) -> None:
     assert running.write_count == 0
 
 
+@pytest.mark.behaviour("STA-01")
 async def test_foreign_condition_is_never_dropped(running: World) -> None:
     """A condition that another writes between our read and our write stays."""
     probe = await _dict(running)

@@ -60,6 +60,7 @@ def settling_controller(namespace: str) -> tuple[Controller[Widget], list[str]]:
     return controller, runs
 
 
+@pytest.mark.behaviour("RUN-10")
 async def test_restart_over_settled_objects_writes_nothing(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -88,6 +89,7 @@ async def test_restart_over_settled_objects_writes_nothing(
     await widgets.release()
 
 
+@pytest.mark.behaviour("B9")
 async def test_standby_is_warm_and_does_nothing(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -166,6 +168,7 @@ async def test_standby_keeps_no_key_of_what_is_not_there(
         assert await settled(lambda: len(runs)) == 1
 
 
+@pytest.mark.behaviour("RUN-03")
 async def test_stop_before_leading_never_starts(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -188,6 +191,7 @@ async def test_stop_before_leading_never_starts(
     informers.cancel()
 
 
+@pytest.mark.behaviour("RUN-08")
 async def test_stop_lets_running_work_end_and_starts_no_more(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -377,6 +381,7 @@ async def test_stale_finalizer_run_leaves_the_new_object_alone(
         assert cleaned[-1] == new
 
 
+@pytest.mark.behaviour("B2")
 async def test_lagging_watch_loses_neither_edit_nor_deletion(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -412,6 +417,7 @@ async def test_lagging_watch_loses_neither_edit_nor_deletion(
     assert (await widgets.get())["status"]["size"] == 3
 
 
+@pytest.mark.behaviour("B14")
 async def test_cut_watches_run_nothing_again(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:

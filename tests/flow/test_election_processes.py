@@ -12,13 +12,12 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rws_operator.testing.audit import AuditEntry, AuditLog
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.gate import Gate
@@ -28,7 +27,6 @@ from rws_operator.testing.supervise import die_with_parent
 PROGRAM = Path(__file__).with_name("election_replica.py")
 SHORT = (5, 3, 1)
 DEFAULTS = (15, 10, 2)
-CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
 class Replica:
@@ -126,37 +124,31 @@ class Replicas:
         await asyncio.gather(*self._listeners)
 
 
-@dataclass
-class Write:
-    """A write as the audit log has it."""
+def replica_of(write: AuditEntry) -> tuple[str, str]:
+    """The user agent and token of who wrote."""
+    return write.user_agent, write.credential
 
-    replica: tuple[str, str]
-    resource: str
-    received: float
-    version: int | None
-    holder: str
+
+def holder_of(lease: AuditEntry) -> str:
+    """Who holds the Lease after a write of it; "" if the write was refused."""
+    spec = (lease.response or {}).get("spec") or {}
+    return spec.get("holderIdentity") or ""
 
 
 class Audit:
     """The writes of one namespace's replicas, out of the API server's audit log."""
 
     def __init__(self, log: Path, namespace: str) -> None:
-        self.writes = [
-            _write(entry)
-            for entry in map(json.loads, log.read_text().splitlines())
-            if entry["userAgent"].startswith("replica-")
-            and entry["verb"] in ("create", "update", "patch")
-            and (entry.get("objectRef") or {}).get("namespace") == namespace
-        ]
+        self.writes = AuditLog(log).writes(namespace=namespace, user_agent="replica-")
 
     @property
     def replicas(self) -> set[tuple[str, str]]:
         """User agent and token of all that wrote."""
-        return {write.replica for write in self.writes}
+        return {replica_of(write) for write in self.writes}
 
-    def of(self, resource: str, replica: tuple[str, str]) -> list[Write]:
+    def of(self, resource: str, replica: tuple[str, str]) -> list[AuditEntry]:
         """A replica's writes of a resource."""
-        return [w for w in self.writes if w.resource == resource and w.replica == replica]
+        return [w for w in self.writes if w.resource == resource and replica_of(w) == replica]
 
     def check_deadlines(self, renew_seconds: float) -> None:
         """No write was received later than 0.5 s after the deadline of the last renewal."""
@@ -165,36 +157,24 @@ class Audit:
             renewals = [
                 write.received
                 for write in self.of("leases", replica)
-                if write.version is not None and write.holder == name
+                if write.succeeded and holder_of(write) == name
             ]
             for write in self.of("configmaps", replica):
                 last = max(at for at in renewals if at <= write.received)
-                assert write.received - last <= renew_seconds + 0.5, (replica, write, last)
+                assert write.received - last <= renew_seconds + 0.5, (str(write), last)
 
     def check_order(self) -> None:
         """By resource version, each write was done while its replica held the Lease."""
         done = sorted(
-            (write for write in self.writes if write.version is not None),
-            key=lambda write: write.version or 0,
+            (write for write in self.writes if write.succeeded),
+            key=lambda write: int(write.resource_version),
         )
         holder = ""
         for write in done:
             if write.resource == "leases":
-                holder = write.holder
+                holder = holder_of(write)
             else:
-                assert write.replica[0] == f"replica-{holder}", (holder, write)
-
-
-def _write(entry: dict[str, Any]) -> Write:
-    answer = entry.get("responseObject") or {}
-    done = entry["responseStatus"]["code"] < 300
-    return Write(
-        (entry["userAgent"], entry["user"]["extra"][CREDENTIAL][0]),
-        entry["objectRef"]["resource"],
-        datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp(),
-        int(answer["metadata"]["resourceVersion"]) if done else None,
-        (answer.get("spec") or {}).get("holderIdentity") or "",
-    )
+                assert write.user_agent == f"replica-{holder}", (holder, str(write))
 
 
 @pytest.fixture(scope="module")
@@ -267,6 +247,7 @@ async def check_audit(
     return audit
 
 
+@pytest.mark.behaviour("B5")
 @pytest.mark.parametrize("durations", [SHORT, DEFAULTS], ids=["short", "defaults"])
 async def test_a_killed_leader_is_replaced_within_its_lease_and_two_seconds(
     audited: ControlPlane,
@@ -283,6 +264,7 @@ async def test_a_killed_leader_is_replaced_within_its_lease_and_two_seconds(
     await check_audit(audited, namespace, durations)
 
 
+@pytest.mark.behaviour("B5")
 async def test_a_stopped_leader_is_replaced_within_a_second_of_its_release(
     audited: ControlPlane, namespace: TestNamespace, replicas: Replicas
 ) -> None:
@@ -296,6 +278,7 @@ async def test_a_stopped_leader_is_replaced_within_a_second_of_its_release(
     await check_audit(audited, namespace, DEFAULTS)
 
 
+@pytest.mark.behaviour("B5", "S12")
 async def test_a_frozen_leader_is_refused_its_first_write_and_exits(
     audited: ControlPlane, namespace: TestNamespace, replicas: Replicas
 ) -> None:
@@ -312,6 +295,7 @@ async def test_a_frozen_leader_is_refused_its_first_write_and_exits(
     assert all(write.received < woken for write in audit.of("configmaps", first))
 
 
+@pytest.mark.behaviour("B5")
 async def test_a_leader_frozen_while_nobody_follows_is_out_all_the_same(
     audited: ControlPlane, namespace: TestNamespace, replicas: Replicas
 ) -> None:
@@ -329,6 +313,7 @@ async def test_a_leader_frozen_while_nobody_follows_is_out_all_the_same(
     assert all(write.received < woken for write in audit.writes)
 
 
+@pytest.mark.behaviour("B5", "S12")
 async def test_writes_stop_at_the_deadline_while_only_renewals_fail(
     audited: ControlPlane, namespace: TestNamespace, replicas: Replicas
 ) -> None:
@@ -347,6 +332,7 @@ async def test_writes_stop_at_the_deadline_while_only_renewals_fail(
     assert last - cut > SHORT[1] - SHORT[2] - 1
 
 
+@pytest.mark.behaviour("B5", "B6", "S12")
 @pytest.mark.parametrize("fault", ["silent", "refused"])
 async def test_a_leader_cut_off_from_the_api_server_exits_in_time(
     audited: ControlPlane, namespace: TestNamespace, replicas: Replicas, fault: str

@@ -23,6 +23,7 @@ import aiohttp
 import pytest
 
 from rws_operator import kinds
+from rws_operator.testing.audit import AuditLog
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.eventually import eventually
@@ -284,19 +285,14 @@ def story(name: str) -> pytest.MarkDecorator:
 
 def check_fence(audited: ControlPlane, scenario: Scenario) -> None:
     """No write of it was received later than half a second after its renew deadline."""
-    writes = [
-        (datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp(), entry)
-        for entry in map(json.loads, audited.audit_log.read_text().splitlines())
-        if entry["userAgent"].startswith(f"{scenario.name} (")
-        and entry["verb"] in ("create", "update", "patch", "delete")
-        and entry["objectRef"].get("apiGroup") != "events.k8s.io"
-    ]
+    log = AuditLog(audited.audit_log)
+    agent = f"{scenario.name} ("
     renewals = [
-        received
-        for received, entry in writes
-        if entry["objectRef"]["resource"] == "leases" and entry["responseStatus"]["code"] < 300
+        write.received
+        for write in log.writes(user_agent=agent, resource="leases")
+        if write.succeeded
     ]
-    others = [received for received, entry in writes if entry["objectRef"]["resource"] == "stones"]
+    others = [write.received for write in log.writes(user_agent=agent, resource="stones")]
     assert others
     for received in others:
         assert received - max(at for at in renewals if at <= received) <= RENEW_SECONDS + 0.5

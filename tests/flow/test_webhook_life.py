@@ -222,6 +222,7 @@ def install(
     return make
 
 
+@pytest.mark.behaviour("B22", "S18")
 async def test_certificate_is_renewed(install: Install) -> None:
     """Both replicas serve a new certificate, the old CA is dropped, and no call fails."""
     lifetime = 30
@@ -248,6 +249,7 @@ async def test_certificate_is_renewed(install: Install) -> None:
         assert tally.failures == []
 
 
+@pytest.mark.behaviour("B22")
 async def test_secret_is_deleted(install: Install) -> None:
     """It comes back as it was, and no call fails."""
     async with install("a", "b", TEST_CLOSE="1") as made:
@@ -319,6 +321,7 @@ async def test_a_replica_restarts(install: Install) -> None:
         assert made.installation.forwarder.refused.total() == 0
 
 
+@pytest.mark.behaviour("B24")
 async def test_replicas_are_rolled(install: Install) -> None:
     """As a Deployment does it: one more is ready before one goes; no call fails."""
     async with install("a0", "b0") as made:
@@ -335,6 +338,7 @@ async def test_replicas_are_rolled(install: Install) -> None:
         assert {"a0", "b0", "a1", "b1"} <= made.installation.forwarder.connections.keys()
 
 
+@pytest.mark.behaviour("B23")
 @pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["client-side", "server-side"])
 async def test_manifests_are_applied_again(install: Install, how: tuple[str, ...]) -> None:
     """The CA bundles stay where they are, and no call fails."""
@@ -388,6 +392,7 @@ async def store_at_v1alpha1(made: Vaults) -> None:
         await made.cluster.client.request("POST", made.path("v1alpha1"), body=document)
 
 
+@pytest.mark.behaviour("B21")
 @pytest.mark.parametrize("by_url", [False, True], ids=["by service", "by url"])
 async def test_objects_stored_at_another_version(install: Install, by_url: bool) -> None:
     """Read at v1 and back: by the operator itself, list, watch, apply, a storage migration."""

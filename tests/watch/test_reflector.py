@@ -41,6 +41,7 @@ def streams(request: GateRequest) -> bool:
 # 410, in both forms.
 
 
+@pytest.mark.behaviour("B10", "S1")
 async def test_an_expired_watch_lists_again(
     secrets_watch: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -56,6 +57,7 @@ async def test_an_expired_watch_lists_again(
     assert [r for r in caplog.records if r.levelno > logging.INFO] == []
 
 
+@pytest.mark.behaviour("B10", "S1")
 async def test_a_refused_resource_version_lists_again(secrets_watch: Watched) -> None:
     """410 as a status is the same as an event: the old version is not tried again."""
     with secrets_watch.gate.answer(410, resource="secrets", where=resumes) as expired:
@@ -67,6 +69,7 @@ async def test_a_refused_resource_version_lists_again(secrets_watch: Watched) ->
         assert expired.hits == 1
 
 
+@pytest.mark.behaviour("S1")
 async def test_410_again_and_again_is_no_hot_loop(watch_secrets: Start) -> None:
     """A server that takes every version for too old is asked ever less often."""
     async with watch_secrets() as watched:
@@ -96,6 +99,7 @@ async def test_a_version_of_the_future_lists_again(secrets_watch: Watched) -> No
 # Connections.
 
 
+@pytest.mark.behaviour("B10")
 async def test_a_cut_watch_goes_on_without_a_list(secrets_watch: Watched) -> None:
     """What happened while the connection was cut arrives by the resource version alone."""
     await secrets_watch.make("a")
@@ -109,6 +113,7 @@ async def test_a_cut_watch_goes_on_without_a_list(secrets_watch: Watched) -> Non
     assert secrets_watch.lists() == 1
 
 
+@pytest.mark.behaviour("B10", "S3")
 async def test_a_half_open_connection_is_left(watch_secrets: Start) -> None:
     """A connection that is open but silent is given up after the idle deadline."""
     async with watch_secrets(times=WatchTimes(idle=2.0)) as watched:
@@ -120,8 +125,13 @@ async def test_a_half_open_connection_is_left(watch_secrets: Start) -> None:
         assert watched.informer.health.restarts >= 1
 
 
-async def test_a_watch_without_bookmarks_goes_on(watch_secrets: Start) -> None:
-    """A watch that never tells anything is not trusted: the kind is listed anew."""
+@pytest.mark.behaviour("S3")
+async def test_a_watch_without_bookmarks_goes_on(
+    watch_secrets: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A watch that never tells anything is not trusted: the kind is listed anew, without a word."""
+    monkeypatch.setattr("rws_operator.watch.reflector.STEADY_SECONDS", 0.5)
+    caplog.set_level("INFO", "rws_operator.watch")
     async with watch_secrets(times=WatchTimes(idle=1.5)) as watched:
         await watched.make("a")
         await watched.shows("a")
@@ -132,6 +142,7 @@ async def test_a_watch_without_bookmarks_goes_on(watch_secrets: Start) -> None:
         assert watched.told("a") == ["+"]
 
 
+@pytest.mark.behaviour("S4")
 async def test_a_server_that_ends_each_watch_at_once_meets_no_hot_loop(
     secrets_watch: Watched,
 ) -> None:
@@ -144,6 +155,7 @@ async def test_a_server_that_ends_each_watch_at_once_meets_no_hot_loop(
     await secrets_watch.shows("a")
 
 
+@pytest.mark.behaviour("S5")
 async def test_a_bad_gateway_heals(secrets_watch: Watched) -> None:
     """An HTML page instead of a watch is an error of one line, not an event."""
     html = "<html><body>\n<h1>502 Bad Gateway</h1>\n</body></html>"
@@ -159,6 +171,7 @@ async def test_a_bad_gateway_heals(secrets_watch: Watched) -> None:
     assert secrets_watch.informer.health.last_error is None
 
 
+@pytest.mark.behaviour("S5")
 async def test_an_error_event_without_reason_heals(secrets_watch: Watched) -> None:
     """An ERROR event that says nothing costs a back-off and nothing else."""
     secrets_watch.gate.inject(b'{"type":"ERROR","object":{}}', verb="watch")
@@ -168,6 +181,7 @@ async def test_an_error_event_without_reason_heals(secrets_watch: Watched) -> No
     assert secrets_watch.lists() == 1
 
 
+@pytest.mark.behaviour("S5")
 async def test_a_line_of_six_megabytes_is_read(secrets_watch: Watched) -> None:
     """No limit but memory is set to the length of an event."""
     made = await secrets_watch.make("a")
@@ -182,6 +196,7 @@ async def test_a_line_of_six_megabytes_is_read(secrets_watch: Watched) -> None:
 # Lists.
 
 
+@pytest.mark.behaviour("B11")
 async def test_a_streamed_list_that_never_ends_is_paged(watch_secrets: Start) -> None:
     """Without the bookmark that ends a streamed list it is paged, then and ever after."""
     async with watch_secrets(wait=False) as watched:
@@ -195,6 +210,7 @@ async def test_a_streamed_list_that_never_ends_is_paged(watch_secrets: Start) ->
         assert watched.gate.count(resource="secrets", where=streams) == 1
 
 
+@pytest.mark.behaviour("B11")
 async def test_a_busy_stream_that_never_ends_is_paged(watch_secrets: Start) -> None:
     """Events that keep coming don't put off the whole list's deadline."""
     times = WatchTimes(idle=4.0, stream_silence=1.0, stream_total=1.5)
@@ -220,6 +236,7 @@ async def test_a_server_without_streamed_lists_is_paged(watch_secrets: Start, st
         await watched.shows("a", within=2)
 
 
+@pytest.mark.behaviour("REC-01")
 async def test_every_page_of_a_list_is_read(
     gate: Gate, watch_secrets: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +257,7 @@ async def test_every_page_of_a_list_is_read(
         assert watched.gate.count(verb="list", resource="secrets") == 3
 
 
+@pytest.mark.behaviour("B27", "S10")
 async def test_a_list_whose_pages_expire_is_asked_for_in_one_piece(
     watch_secrets: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +279,7 @@ async def test_a_list_whose_pages_expire_is_asked_for_in_one_piece(
         assert all(watched.told(f"s{number}") == ["+"] for number in range(8))
 
 
+@pytest.mark.behaviour("B12", "S2")
 async def test_a_relist_tells_what_was_deleted(secrets_watch: Watched) -> None:
     """Deletions in a gap are told with the last known record; the unchanged are not told."""
     for name in ("a", "b", "c"):
@@ -281,6 +300,7 @@ async def test_a_relist_tells_what_was_deleted(secrets_watch: Watched) -> None:
     )
 
 
+@pytest.mark.behaviour("B12")
 async def test_a_relist_tells_a_deletion_and_a_creation_of_one_name(
     secrets_watch: Watched,
 ) -> None:
@@ -325,6 +345,7 @@ async def test_a_history_that_went_back_is_no_hot_loop(
 # Permission and missing kinds.
 
 
+@pytest.mark.behaviour("B10")
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_refused_watch_is_tried_again_and_shown(
     watch_secrets: Start, status: int, caplog: pytest.LogCaptureFixture
@@ -367,6 +388,7 @@ async def test_a_crd_that_was_just_made_alarms_nobody(
         assert [r.levelno for r in told] == [level]
 
 
+@pytest.mark.behaviour("RUN-11")
 async def test_a_permission_that_is_granted_late_is_enough(
     gate: Gate, cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -395,6 +417,7 @@ async def test_a_permission_that_is_granted_late_is_enough(
         await watched.shows("a")
 
 
+@pytest.mark.behaviour("B26")
 async def test_a_crd_that_comes_late_is_found(
     gate: Gate, cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -416,6 +439,7 @@ async def test_a_crd_that_comes_late_is_found(
             await uninstall(admin, kind)
 
 
+@pytest.mark.behaviour("B26")
 async def test_a_crd_made_again_is_followed(
     gate: Gate, cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -436,6 +460,7 @@ async def test_a_crd_made_again_is_followed(
         assert watched.told("a") == ["+", "-", "+"]
 
 
+@pytest.mark.behaviour("B26", "B12")
 async def test_a_crd_gone_and_back_in_a_gap_tells_its_deletions(
     gate: Gate, cluster: TestCluster, namespace: TestNamespace
 ) -> None:
@@ -516,6 +541,7 @@ async def test_an_event_that_cant_be_read_stops_no_other(
     assert len([r for r in told if r.levelno == logging.WARNING]) == 1
 
 
+@pytest.mark.behaviour("S8")
 async def test_a_failing_watch_slows_no_other(watch_secrets: Start) -> None:
     """Each watch has a back-off of its own: a neighbour's failures don't lengthen it."""
     async with watch_secrets() as watched:
@@ -552,6 +578,7 @@ async def test_an_exception_in_the_sink_ends_nothing(
         assert watched.lists() == 1
 
 
+@pytest.mark.behaviour("S9")
 async def test_a_hundred_watches_hold_up_no_request(watch_secrets: Start) -> None:
     """Watches have connections of their own: with a hundred open, requests still flow."""
     async with watch_secrets() as watched:

@@ -363,6 +363,7 @@ async def test_a_handler_is_told_of_every_operation(world: World) -> None:
     assert [each for each in seen if each in expected] == expected
 
 
+@pytest.mark.behaviour("B25")
 async def test_mutation_keeps_what_it_does_not_know(world: World) -> None:
     """Fields of a newer schema, numbers and quantities stay, at every level."""
 
@@ -390,6 +391,7 @@ async def test_mutation_keeps_what_it_does_not_know(world: World) -> None:
     assert '"storage":"0.50Gi"' in await world.raw()
 
 
+@pytest.mark.behaviour("B25")
 async def test_mutation_of_a_stored_object_touches_nothing_else(world: World) -> None:
     """An update by whoever: the difference to what would be stored is the handler's own."""
     later = {"name": "x", "later": [1.5]}

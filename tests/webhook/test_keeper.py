@@ -74,6 +74,7 @@ async def wait_trusted(site: Site, *cas: str, seconds: float = BUSY) -> None:
 class TestFirst:
     """The first start of several replicas."""
 
+    @pytest.mark.behaviour("B22")
     async def test_racing_keepers_serve_one_certificate(self, site):
         """One Secret is made, all serve it, and everything trusts it; all are ready."""
         async with running(*(a_keeper(site) for _ in range(5))) as replicas:
@@ -132,6 +133,7 @@ class TestFirst:
         hints = [each for each in caplog.records if "look at this" in each.message]
         assert len(hints) == 3  # one of each object, once
 
+    @pytest.mark.behaviour("S18")
     async def test_settled_keepers_write_nothing(self, site):
         """Neither running on nor after a restart."""
         async with running(a_keeper(site), a_keeper(site)) as replicas:

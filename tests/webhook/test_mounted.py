@@ -79,6 +79,7 @@ async def following(
         await task
 
 
+@pytest.mark.behaviour("CRT-01")
 async def test_a_kubelets_swap_is_followed(tmp_path):
     """The files are links into ..data, itself a link that is replaced at once."""
     mount = tmp_path / "mount"
@@ -101,6 +102,7 @@ async def test_a_kubelets_swap_is_followed(tmp_path):
         server.close()
 
 
+@pytest.mark.behaviour("CRT-01")
 async def test_half_a_change_keeps_the_old_pair(tmp_path, caplog):
     """A new certificate beside the old key, half a key, an empty file, none: each is waited for."""
     old, new = a_certificate(), a_certificate()

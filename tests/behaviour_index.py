@@ -1,0 +1,141 @@
+"""Writes tests/BEHAVIOURS.md: the catalogue, with the tests that carry the id of each behaviour.
+
+Run as ``ci/behaviours``, or ``ci/behaviours --check``, which writes nothing and fails if the file
+is out of date. Tests are found by pytest's own collection, so marks of modules and parameters
+count; a test is on the real API server if it, or a fixture that it uses, has a control plane.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from tests.behaviours import AREAS, BEHAVIOURS, Behaviour
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+ROOT = Path(__file__).parent.parent
+INDEX = ROOT / "tests/BEHAVIOURS.md"
+LIVE = "API server"
+VIRTUAL = "virtual time"
+IN_PROCESS = "in process"
+HEADER = """\
+# Behaviours
+
+What the runtime promises, and the tests that show it. Written by `ci/behaviours` from
+`tests/behaviours.py` and the tests' `behaviour` marks; not to be edited. Behind each test stands
+what it runs on: the real API server; virtual time; or only this process, e.g. a scripted server.
+"""
+
+
+class Shown(NamedTuple):
+    """A test that shows a behaviour."""
+
+    test: str
+    on: str
+
+
+class _Collector:
+    """The pytest plugin that looks at the collected tests.
+
+    Attributes:
+        shown: The tests of each behaviour.
+    """
+
+    def __init__(self) -> None:
+        self.shown: dict[str, set[Shown]] = {}
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            for mark in item.iter_markers("behaviour"):
+                shown = Shown(item.nodeid.partition("[")[0], _runs_on(item))
+                for key in mark.args:
+                    self.shown.setdefault(key, set()).add(shown)
+
+
+def _runs_on(item: pytest.Item) -> str:
+    if item.get_closest_marker("virtual_time"):
+        return VIRTUAL
+    return LIVE if any("ControlPlane" in names for names in _names_used(item)) else IN_PROCESS
+
+
+def _names_used(item: Any) -> Iterator[tuple[str, ...]]:
+    """The names that a test and its fixtures use."""
+    yield item.function.__code__.co_names
+    for name in item.fixturenames:
+        for fixture in item._fixtureinfo.name2fixturedefs.get(name, ()):
+            if code := getattr(fixture.func, "__code__", None):
+                yield code.co_names
+
+
+def collect() -> dict[str, list[Shown]]:
+    """Return the tests of each behaviour.
+
+    Raises:
+        RuntimeError: The tests can't be collected.
+    """
+    files = [
+        path for path in (ROOT / "tests").rglob("test_*.py") if "mark.behaviour" in path.read_text()
+    ]
+    if not files:
+        return {}
+    collector, output = _Collector(), io.StringIO()
+    options = ["--collect-only", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    with contextlib.redirect_stdout(output):
+        code = pytest.main([*options, *map(str, sorted(files))], plugins=[collector])
+    if code:
+        raise RuntimeError(output.getvalue())
+    return {key: sorted(tests) for key, tests in collector.shown.items()}
+
+
+def missing(shown: dict[str, list[Shown]]) -> list[str]:
+    """The behaviours that no test shows on the real API server, though they are kept."""
+    live = {key for key, tests in shown.items() if any(test.on == LIVE for test in tests)}
+    return [key for key, each in BEHAVIOURS.items() if not each.not_yet and key not in live]
+
+
+def index(shown: dict[str, list[Shown]]) -> str:
+    """The whole file."""
+    lines = [HEADER]
+    for area, behaviours in AREAS.items():
+        lines += [f"## {area}", ""]
+        for key, behaviour in behaviours.items():
+            if not behaviour.not_yet:
+                lines += _entry(key, behaviour, shown.get(key, []))
+        lines.append("")
+    lines += ["## Not yet", ""]
+    lines += [
+        f"- **{key}** {b.sentence} *{b.not_yet}*" for key, b in BEHAVIOURS.items() if b.not_yet
+    ]
+    if todo := missing(shown):
+        lines += ["", "## Without a test on the real API server", ""]
+        lines += [f"- **{key}** {BEHAVIOURS[key].sentence}" for key in todo]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(key: str, behaviour: Behaviour, tests: Iterable[Shown]) -> Iterator[str]:
+    yield f"- **{key}** {behaviour.sentence}"
+    for test, on in tests:
+        yield f"  - `{test}` ({on})"
+
+
+def main() -> int:
+    """Write the file, or check it."""
+    wanted = index(collect())
+    if sys.argv[1:] == ["--check"]:
+        if INDEX.exists() and INDEX.read_text() == wanted:
+            return 0
+        print(f"{INDEX.relative_to(ROOT)} is out of date: run ci/behaviours", file=sys.stderr)  # noqa: T201
+        return 1
+    INDEX.write_text(wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
