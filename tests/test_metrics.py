@@ -25,6 +25,7 @@ CLOSED_SETS = {
     "workqueue_unfinished_work_seconds",
     "workqueue_longest_running_processor_seconds",
     "workqueue_retries_total",
+    "rws_workqueue_delayed",
 }
 
 
@@ -88,7 +89,7 @@ def test_event_results_exist_from_the_start() -> None:
 
 
 def test_no_label_can_hold_an_objects_name() -> None:
-    """Cardinality: controllers, functions, kinds, verbs, codes, hosts, steps, paths; no objects."""
+    """Cardinality: controllers, functions, kinds, verbs, codes, hosts, steps, paths, lanes."""
     allowed = {
         "controller",
         "function",
@@ -102,6 +103,7 @@ def test_no_label_can_hold_an_objects_name() -> None:
         "verb",
         "step",
         "webhook",
+        "lane",
     }
     for thing in vars(metrics).values():
         names = getattr(thing, "_labelnames", None)
