@@ -256,13 +256,20 @@ class Controller(Generic[T]):
         main = watched.declare(
             self.kind, label_selector=self.label_selector, field_selector=self.field_selector
         )
+        reconciler = self._reconciler(reconcile, environment, watched)
         loop = Loop(
             name=self.name,
             main=main,
             watched=watched,
             environment=environment,
-            reconciler=self._reconciler(reconcile, environment, watched),
-            observer=Observer(self.name, self.kind, environment.recorder, self.reporter),
+            reconciler=reconciler,
+            observer=Observer(
+                self.name,
+                self.kind,
+                environment.recorder,
+                self.reporter,
+                reconciler.handler_names,
+            ),
             workers=self.workers,
             deadline_seconds=self.deadline_seconds,
             on_error=self.on_error,
