@@ -21,13 +21,14 @@ import contextlib
 import functools
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Self, TypeVar, Unpack
 
 from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.gate_answer import Answered, status_object
+from rws_operator.testing.gate_exchange import Exchange
 from rws_operator.testing.gate_fault import (
     BlackHole,
     Change,
@@ -39,7 +40,7 @@ from rws_operator.testing.gate_fault import (
     Trickle,
     without_bookmarks,
 )
-from rws_operator.testing.gate_proxy import Exchange, Proxy
+from rws_operator.testing.gate_proxy import Proxy
 from rws_operator.testing.gate_request import Chosen, GateRequest, Match
 from rws_operator.testing.kubeconfig import Access
 
@@ -161,8 +162,12 @@ class Gate:
         return self._add(LoseAnswer(Match(**chosen), times, reset=reset))
 
     def black_hole(self, **chosen: Unpack[Chosen]) -> Fault:
-        """Keep connections open but silent: new requests, and open watches from now on."""
-        return self._add(BlackHole(Match(**chosen)))
+        """Keep connections open but silent for ever: new requests, and those under way."""
+        hole = self._add(BlackHole(Match(**chosen)))
+        for exchange in self._proxy.under_way:
+            if hole.concerns(exchange.request):
+                exchange.swallowed_by = exchange.swallowed_by or hole
+        return hole
 
     def trickle(self, bytes_a_second: float, **chosen: Unpack[Chosen]) -> Fault:
         """Send answers, and the events of watches, so slowly."""
@@ -241,9 +246,11 @@ class Gate:
         match = Match(**chosen)
         return [exchange for exchange in self._proxy.under_way if match.fits(exchange.request)]
 
-    def _faults_of(self, request: GateRequest) -> list[Fault]:
+    def _faults_of(self, request: GateRequest) -> Iterator[Fault]:
         self._faults = [fault for fault in self._faults if fault.is_active]
-        return [fault for fault in self._faults if fault.concerns(request)]
+        concerned = [fault for fault in self._faults if fault.concerns(request)]
+        # Asked again in its turn: the one before it may have made the request wait.
+        return (fault for fault in concerned if fault.is_active)
 
     def _began(self, request: GateRequest) -> None:
         if self._remember:

@@ -21,8 +21,8 @@ class Lost(Exception):
 class Fault:
     """Something that happens to matching requests until it is removed, or `times` are over.
 
-    As a context manager it is removed at the end of the block. The three hooks are called as a
-    request goes through; each may wait, raise or change what passes.
+    As a context manager it is removed at the end of the block. The hooks are called as a request
+    goes through, as long as the fault acts; each may wait, raise or change what passes.
 
     Attributes:
         hits: How many requests (or events, for faults of events) it has met.
@@ -84,6 +84,9 @@ class Fault:
         """Before a watch event, or the whole body of another answer; None drops it."""
         return line
 
+    async def on_end(self, request: GateRequest) -> None:
+        """Before the end of a watch, whoever ends it."""
+
     async def _meet(self) -> None:
         self.hits += 1
         async with self._hit:
@@ -114,6 +117,11 @@ class Hold(Fault):
         await self._wait("events")
         return line
 
+    async def on_end(self, request: GateRequest) -> None:
+        """See `Fault`."""
+        if self._stage == "events":
+            await self._removed.wait()
+
     async def _wait(self, stage: str) -> None:
         if stage == self._stage:
             await self._meet()
@@ -125,14 +133,12 @@ class BlackHole(Fault):
 
     async def on_request(self, request: GateRequest) -> None:
         """See `Fault`."""
-        await self._meet()
-        await asyncio.Event().wait()
+        await self.swallow()
 
-    async def on_line(self, request: GateRequest, line: bytes) -> bytes | None:
-        """See `Fault`."""
+    async def swallow(self) -> None:
+        """Take what would pass; never returns."""
         await self._meet()
         await asyncio.Event().wait()
-        return None
 
 
 class Delay(Fault):

@@ -6,11 +6,8 @@ the port is the gate's from beginning to end, also while nobody listens on it.
 
 import asyncio
 import contextlib
-import socket
 import ssl
-import struct
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 import aiohttp
 from aiohttp import web
@@ -18,6 +15,7 @@ from yarl import URL
 
 from rws_operator.testing.folder import held_port
 from rws_operator.testing.gate_answer import Answered
+from rws_operator.testing.gate_exchange import Exchange, abort
 from rws_operator.testing.gate_fault import Fault, Lost
 from rws_operator.testing.gate_request import GateRequest
 from rws_operator.testing.kubeconfig import Access
@@ -26,8 +24,6 @@ from rws_operator.watch.lines import LineSplitter
 _HOST = "127.0.0.1"
 _PIECES_A_SECOND = 20
 _LONGEST_BODY = 64 << 20
-# Closed with nothing left to linger for, a connection is reset.
-_RESET = struct.pack("ii", 1, 0)
 # Hop-by-hop headers, and those that the gate makes anew for its own connection.
 _OWN_HEADERS = {
     "accept-encoding", "connection", "content-length", "host", "keep-alive", "te", "trailer",
@@ -35,31 +31,12 @@ _OWN_HEADERS = {
 }  # fmt: skip
 
 
-@dataclass(eq=False)
-class Exchange:
-    """A request under way.
-
-    Attributes:
-        request: The request.
-        incoming: The same, as aiohttp has it.
-        lines: The events of a watch that are still to be sent; None ends it.
-    """
-
-    request: GateRequest
-    incoming: web.Request
-    lines: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
-
-    def abort(self, *, reset: bool = False) -> None:
-        """Break the connection at once; that cancels the handler, too."""
-        _abort(self.incoming.transport, reset=reset)
-
-
 class Proxy:
     """Passes requests on, as far as faults let it.
 
     Args:
         access: The API server, and the client certificate to present for who has no token.
-        faults_of: The faults that concern a request now.
+        faults_of: The faults that concern a request and still act, asked as each one's turn comes.
         began: Called with each request before anything else happens.
 
     Attributes:
@@ -70,7 +47,7 @@ class Proxy:
     def __init__(
         self,
         access: Access,
-        faults_of: Callable[[GateRequest], Sequence[Fault]],
+        faults_of: Callable[[GateRequest], Iterable[Fault]],
         began: Callable[[GateRequest], None],
     ) -> None:
         self.under_way: set[Exchange] = set()
@@ -118,7 +95,7 @@ class Proxy:
         """Break every connection, also those that are kept for the next request."""
         if (server := self._runner.server) is not None:
             for connection in server.connections:
-                _abort(connection.transport, reset=reset)
+                abort(connection.transport, reset=reset)
 
     async def _handle(self, incoming: web.Request) -> web.StreamResponse:
         request = GateRequest.parse(
@@ -168,6 +145,7 @@ class Proxy:
     ) -> web.StreamResponse:
         request, headers = exchange.request, _forwarded(upstream.headers)
         body = await self._changed(request, await upstream.read()) or b""
+        await exchange.may_tell()
         if self._pace(request) is None:
             return web.Response(status=upstream.status, body=body, headers=headers)
         response = web.StreamResponse(status=upstream.status, headers=headers)
@@ -182,13 +160,18 @@ class Proxy:
     ) -> web.StreamResponse:
         request, lines = exchange.request, exchange.lines
         response = web.StreamResponse(status=upstream.status, headers=_forwarded(upstream.headers))
+        await exchange.may_tell()
         await response.prepare(exchange.incoming)
         reading = asyncio.create_task(_read_lines(upstream, lines))
         try:
             while (line := await lines.get()) is not None:
                 changed = await self._changed(request, line)
                 if changed is not None:
+                    await exchange.may_tell()
                     await self._write(response, request, changed + b"\n")
+            for fault in self._faults_of(request):
+                await fault.on_end(request)
+            await exchange.may_tell()
             if reading.done():
                 await reading  # its error is the watch's; else the gate ended it
         finally:
@@ -217,14 +200,6 @@ class Proxy:
             await asyncio.sleep(size / pace)
         if data:
             await response.write(data)
-
-
-def _abort(transport: asyncio.BaseTransport | None, *, reset: bool) -> None:
-    if not isinstance(transport, asyncio.Transport):
-        return
-    if reset and (connection := transport.get_extra_info("socket")) is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-    transport.abort()
 
 
 def _session(tls: ssl.SSLContext) -> aiohttp.ClientSession:

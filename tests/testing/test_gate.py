@@ -215,6 +215,60 @@ async def test_a_black_hole_is_silent_for_ever(
     assert await names(through, path) == ["a"]
 
 
+async def test_a_black_hole_swallows_the_end_of_a_watch(
+    gate: Gate, through: Client, cluster: TestCluster, path: str
+) -> None:
+    """The server ends it, the fault is removed, something happens: all of it is heard by nobody."""
+
+    async def follow(seconds: str) -> None:
+        params = {"watch": "true", "timeoutSeconds": seconds}
+        async with through.stream(path, params=params, idle_deadline=2.5) as chunks:
+            async for _ in chunks:
+                raise AssertionError
+
+    ended, quiet = (asyncio.create_task(follow(seconds)) for seconds in ("1", "60"))
+    await eventually(5, lambda: gate.open_watches() == 2)
+    with gate.black_hole(verb="watch") as hole:
+        await hole.reached(within=5)
+    await make(cluster.client, path, "a")
+    for following in (ended, quiet):
+        with pytest.raises(DeadlineExceeded):
+            await asyncio.wait_for(following, 5)
+    assert hole.hits == 2
+
+
+async def test_the_end_of_a_held_watch_is_held(gate: Gate, through: Client, path: str) -> None:
+    """Though nothing came before it."""
+
+    async def follow() -> None:
+        params = {"watch": "true", "timeoutSeconds": "1"}
+        async with through.stream(path, params=params) as chunks:
+            async for _ in chunks:
+                pass
+
+    following = asyncio.create_task(follow())
+    await eventually(5, lambda: gate.open_watches() == 1)
+    with gate.hold(verb="watch", stage="events"):
+        await asyncio.sleep(1.5)
+        assert not following.done()
+    await asyncio.wait_for(following, 2)
+
+
+async def test_faults_end_for_who_waits_in_another(gate: Gate, through: Client, path: str) -> None:
+    """What was removed, or has happened so often, meets none that waited before it."""
+    held = gate.hold(verb="list")
+    once = gate.answer(403, verb="list", times=1)
+    listing = [asyncio.create_task(through.request("GET", path)) for _ in range(2)]
+    await held.reached(2)
+    held.release()
+    done = await asyncio.gather(*listing, return_exceptions=True)
+    assert [type(each) for each in done].count(Forbidden) == once.hits == 1
+    with gate.hold(verb="list") as held, gate.answer(403, verb="list"):
+        waiting = asyncio.create_task(names(through, path))
+        await held.reached()
+    assert await waiting == []
+
+
 async def test_bookmarks_are_dropped(gate: Gate, through: Client, path: str) -> None:
     """All of them, or only the one that ends a streamed list."""
     params = {
