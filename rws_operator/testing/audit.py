@@ -8,89 +8,18 @@ from whom and in which order, whatever the programs tell or their answers became
     await eventually(5, lambda: log.writes(resource="widgets", name="one", user_agent="replica-2"))
 
 Invariants: each request is told of once, when its answer has ended, in the order of the log (a
-watch thus when it is over); nothing is lost or told twice while the file grows, is rotated, or its
-API server is killed in the middle of a line and started again.
+watch thus when it is over); nothing is lost or told twice while the file grows, or its API server
+is killed in the middle of a line and started again. Bodies are kept as they are in the log, and
+decoded when they are asked for. The file is not rotated.
 """
 
-import contextlib
-import os
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, BinaryIO, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
-import msgspec
+from rws_operator.testing.audit_entry import AuditEntry, parse_line
 
-_WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-# What is created there is an answer, and stored nowhere.
-_REVIEWS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
-_CREDENTIAL = "authentication.kubernetes.io/credential-id"
-_LINE_BEGINS = b'{"kind":"Event","apiVersion":"audit.k8s.io/v1"'
-
-
-@dataclass(frozen=True)
-class AuditEntry:
-    """A request that the API server has answered.
-
-    Attributes:
-        verb: Kubernetes' verb: get, list, watch, create, update, patch, delete, deletecollection.
-        group: The API group, "" for the core group.
-        resource: The plural, e.g. ``widgets``; "" for paths without one, such as ``/version``.
-        subresource: e.g. ``status``, or "".
-        namespace: The namespace, or "".
-        name: The object's name, also one that the server made; or "".
-        user: The user's name, ``system:serviceaccount:<namespace>:<name>`` of a ServiceAccount.
-        user_agent: The User-Agent header.
-        credential: Names the token (``JTI=...``) or certificate (``X509SHA256=...``), or "".
-        received: When the request came, in seconds since the epoch.
-        answered: When its answer had been sent, in seconds since the epoch.
-        code: The HTTP status of the answer.
-        uid: Of the object that was answered, or "".
-        resource_version: Of the object that was answered, or "".
-        uri: Path and query.
-        request: The body sent, None where the log holds none (reads, Secrets, tokens).
-        response: The body answered, likewise.
-    """
-
-    verb: str
-    group: str
-    resource: str
-    subresource: str
-    namespace: str
-    name: str
-    user: str
-    user_agent: str
-    credential: str
-    received: float
-    answered: float
-    code: int
-    uid: str
-    resource_version: str
-    uri: str
-    request: dict[str, Any] | None = field(repr=False)
-    response: dict[str, Any] | None = field(repr=False)
-
-    def __str__(self) -> str:
-        """Who did what, and when, in a line."""
-        at = datetime.fromtimestamp(self.received, UTC).strftime("%H:%M:%S.%f")
-        what = "/".join(filter(None, (self.resource, self.subresource))) or self.uri
-        which = "/".join(filter(None, (self.namespace, self.name)))
-        version = f", resource version {self.resource_version}" if self.resource_version else ""
-        return (
-            f"{at} {self.user_agent or '-'} as {self.user}: {self.verb} {what} {which}: "
-            f"{self.code}{version}"
-        )
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether the server did what was asked."""
-        return self.code < 300
-
-    @property
-    def is_write(self) -> bool:
-        """Whether it could change something: no dry run, and not the review of a permission."""
-        return self.verb in _WRITES and self.group not in _REVIEWS and "dryRun=All" not in self.uri
+__all__ = ["AuditEntry", "AuditLog", "ChosenEntries"]
 
 
 class ChosenEntries(TypedDict, total=False):
@@ -123,7 +52,7 @@ class AuditLog:
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
-        self._read_to: dict[int, int] = {}  # by the file's inode, which a rotation keeps
+        self._read_to = 0
         self._entries: list[AuditEntry] = []
 
     def entries(self, **chosen: Unpack[ChosenEntries]) -> list[AuditEntry]:
@@ -136,28 +65,16 @@ class AuditLog:
         return [entry for entry in self.entries(**chosen) if entry.is_write]
 
     def _read(self) -> None:
-        # Opened first: should it be rotated now, it is found among the rotated ones as well.
-        with contextlib.ExitStack() as stack:
-            files: list[BinaryIO] = []
-            with contextlib.suppress(FileNotFoundError):  # just rotated
-                files.append(stack.enter_context(self._path.open("rb")))
-            # The time of the rotation is part of the name.
-            rotated = sorted(self._path.parent.glob(f"{self._path.stem}-*{self._path.suffix}"))
-            files[:0] = [stack.enter_context(path.open("rb")) for path in rotated]
-            for file in files:
-                self._read_file(file)
-
-    def _read_file(self, file: BinaryIO) -> None:
-        status = os.fstat(file.fileno())
-        begin = self._read_to.get(status.st_ino, 0)
-        if status.st_size <= begin:
+        if not self._path.exists():  # its API server has not begun to write
             return
-        file.seek(begin)
-        *lines, rest = file.read().split(b"\n")
-        for line in lines:
-            if (entry := _parse(line)) is not None:
-                self._entries.append(entry)
-        self._read_to[status.st_ino] = file.tell() - len(rest)
+        with self._path.open("rb") as file:
+            file.seek(self._read_to)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._read_to += len(line)
+                if (entry := parse_line(line)) is not None:
+                    self._entries.append(entry)
 
 
 def _fits(
@@ -175,55 +92,3 @@ def _fits(
         and all(getattr(entry, key) == value for key, value in exact.items())
         and (where is None or where(entry))
     )
-
-
-def _parse(line: bytes) -> AuditEntry | None:
-    """Decode a line; None for what is no whole answer."""
-    try:
-        event = msgspec.json.decode(line)
-    except msgspec.DecodeError:
-        # A killed API server left half a line, and its successor went on behind it.
-        begin = line.rfind(_LINE_BEGINS)
-        if begin <= 0:
-            return None
-        return _parse(line[begin:])
-    return _entry(event) if event["stage"] != "ResponseStarted" else None
-
-
-def _entry(event: Mapping[str, Any]) -> AuditEntry:
-    about = event.get("objectRef") or {}
-    user = event["user"]
-    response = event.get("responseObject")
-    answered = _answered_object(response)
-    return AuditEntry(
-        verb=event["verb"],
-        group=about.get("apiGroup", ""),
-        resource=about.get("resource", ""),
-        subresource=about.get("subresource", ""),
-        namespace=about.get("namespace", ""),
-        name=about.get("name") or answered.get("name", ""),
-        user=user.get("username", ""),
-        user_agent=event.get("userAgent", ""),
-        credential=((user.get("extra") or {}).get(_CREDENTIAL) or [""])[0],
-        received=_seconds(event["requestReceivedTimestamp"]),
-        answered=_seconds(event["stageTimestamp"]),
-        code=(event.get("responseStatus") or {}).get("code", 0),
-        uid=answered.get("uid", ""),
-        resource_version=answered.get("resourceVersion", ""),
-        uri=event["requestURI"],
-        request=event.get("requestObject"),
-        response=response,
-    )
-
-
-def _answered_object(response: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The metadata of what was answered; of a deletion that took it at once, its details."""
-    if response is None:
-        return {}
-    is_status = response.get("kind") == "Status"
-    found: Mapping[str, Any] = response.get("details" if is_status else "metadata") or {}
-    return found
-
-
-def _seconds(timestamp: str) -> float:
-    return datetime.fromisoformat(timestamp).timestamp()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -192,24 +193,6 @@ def test_half_a_line_of_a_killed_api_server_is_left_out(tmp_path: Path) -> None:
     assert names(AuditLog(path)) == ["one", "two"]
 
 
-def test_rotation_loses_nothing_and_tells_nothing_twice(tmp_path: Path) -> None:
-    """As often as it is rotated between two looks, and in the order of the log."""
-    path = tmp_path / "audit.log"
-    log = AuditLog(path)
-    assert names(log) == []
-    path.write_bytes(line("one"))
-    assert names(log) == ["one"]
-    with path.open("ab") as file:
-        file.write(line("two"))
-    path.rename(tmp_path / "audit-2026-01-02T03-04-05.006.log")
-    assert names(log) == ["one", "two"]
-    path.write_bytes(line("three"))
-    path.rename(tmp_path / "audit-2026-01-02T03-04-06.006.log")
-    path.write_bytes(line("four"))
-    assert names(log) == ["one", "two", "three", "four"]
-    assert names(AuditLog(path)) == ["one", "two", "three", "four"]
-
-
 def test_a_long_log_is_read_once(tmp_path: Path) -> None:
     """A question costs what was appended since the last, not the whole log again."""
     path = tmp_path / "audit.log"
@@ -225,3 +208,29 @@ def test_the_begin_of_a_long_answer_is_no_entry(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     path.write_bytes(line("watched", stage="ResponseStarted") + line("watched"))
     assert names(AuditLog(path)) == ["watched"]
+
+
+def test_bodies_are_kept_as_they_came(tmp_path: Path) -> None:
+    """A long run's log takes about its own size in memory, not many times that."""
+    path = tmp_path / "audit.log"
+    body = {"spec": {f"field-{number}": {"size": number} for number in range(500)}}
+    path.write_bytes(line("big", requestObject=body, responseObject=body) * 200)
+    log = AuditLog(path)
+    tracemalloc.start()
+    try:
+        entries = log.entries()
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert entries[-1].request == entries[-1].response == body
+    assert kept < most < 1.5 * path.stat().st_size
+
+
+def test_what_tells_no_status_is_not_done(tmp_path: Path) -> None:
+    """Only a 2xx tells that the server did what was asked."""
+    path = tmp_path / "audit.log"
+    codes = [None, {}, {"code": 101}, {"code": 200}, {"code": 299}, {"code": 304}, {"code": 409}]
+    path.write_bytes(b"".join(line("any", responseStatus=code) for code in codes))
+    succeeded = [(entry.code, entry.succeeded) for entry in AuditLog(path).entries()]
+    done = {200, 299}
+    assert succeeded == [(code, code in done) for code in (0, 0, 101, 200, 299, 304, 409)]
