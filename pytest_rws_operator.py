@@ -23,7 +23,7 @@ import re
 import socket
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -81,7 +81,21 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 
 def _is_used(session: pytest.Session, fixture: str) -> bool:
-    return any(fixture in getattr(item, "fixturenames", ()) for item in session.items)
+    """Whether a test needs the fixture as it is defined here, not another of the same name."""
+    return any(
+        _is_ours(fixture, info.name2fixturedefs.get(fixture, ()))
+        for item in session.items
+        if (info := getattr(item, "_fixtureinfo", None))
+    )
+
+
+def _is_ours(name: str, definitions: Sequence[pytest.FixtureDef[Any]]) -> bool:
+    for definition in reversed(definitions):  # the last one holds, and may ask for the one before
+        if definition.func.__module__ == __name__:
+            return True
+        if name not in definition.argnames:
+            return False
+    return False
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -111,6 +125,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
             from rws_operator.testing.failure import failure_sections
 
             del item.stash[_NAMESPACE]
+            with contextlib.suppress(Exception):  # the teardown tells it
+                _repair(item)
             log = item.stash.get(_LOG, None)
             report.sections += failure_sections(*seen, log.text() if log else "")
     return report
@@ -146,9 +162,13 @@ def audit_log(own_control_plane: "ControlPlane") -> "AuditLog":
     return AuditLog(own_control_plane.audit_log)
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Repair what a test has done to the control plane that it may harm."""
+    """Repair what a test has left dead, before its fixtures end, which may need it."""
+    _repair(item)
+
+
+def _repair(item: pytest.Item) -> None:
     own = item.config.stash.get(_OWN, None)
     if own is not None and "own_control_plane" in getattr(item, "fixturenames", ()):
         # In a thread: pytest-asyncio keeps event loops of its own in this one.

@@ -49,6 +49,49 @@ def test_has_not_the_named_one(own_control_plane, control_plane):
     assert own_control_plane.kubeconfig != control_plane.kubeconfig
 """
 
+LEFT_DEAD = """
+import pytest
+
+@pytest.fixture
+def control_plane(own_control_plane):
+    return own_control_plane
+
+@pytest.mark.asyncio
+async def test_passes(control_plane, namespace):
+    await control_plane.kill_api_server()
+
+@pytest.mark.asyncio
+async def test_fails_on_purpose(control_plane, cluster, namespace):
+    path = f"/api/v1/namespaces/{namespace.name}/configmaps"
+    await cluster.client.request("POST", path, body={"metadata": {"name": "in-the-report"}})
+    await control_plane.kill_api_server()
+    assert False
+"""
+OVERRIDDEN = """
+import pytest
+
+@pytest.fixture
+def own_control_plane():
+    return "own"
+
+@pytest.fixture
+def control_plane(own_control_plane):
+    return own_control_plane
+
+def test_it(control_plane):
+    assert control_plane == "own"
+"""
+WRAPPED = """
+import pytest
+
+@pytest.fixture
+def control_plane(control_plane):
+    return control_plane
+
+def test_it(control_plane):
+    pass
+"""
+
 
 def run_pytest(
     folder: Path, source: str, *arguments: str, **environ: str
@@ -147,3 +190,28 @@ def test_one_that_may_be_harmed_is_missed_alone(tmp_path: Path, control_plane: C
     source = "def test_own(own_control_plane):\n    raise AssertionError\n" + NEEDS_ONE
     run = run_pytest(tmp_path, source, **environ)
     assert "1 passed, 1 skipped" in run.stdout, run.stdout + run.stderr
+
+
+@pytest.mark.timeout(300)
+def test_what_is_left_dead_lives_again_for_the_fixtures(
+    tmp_path: Path, control_plane: ControlPlane
+) -> None:
+    """Also for the report of a test that failed; the namespace of the other one is deleted."""
+    run = run_pytest(tmp_path, LEFT_DEAD, RWS_TEST_KUBECONFIG=str(control_plane.kubeconfig))
+    assert "1 failed, 1 passed" in run.stdout, run.stdout + run.stderr
+    assert " error" not in run.stdout.splitlines()[-1]
+    assert "name: in-the-report" in run.stdout
+
+
+def test_fixtures_of_the_same_name_need_nothing(tmp_path: Path) -> None:
+    """A control plane that no test would use is neither looked for nor started."""
+    run = run_pytest(tmp_path, OVERRIDDEN, **without_programs(tmp_path))
+    assert "1 passed" in run.stdout, run.stdout + run.stderr
+    assert "fetching" not in run.stderr
+
+
+def test_a_fixture_of_the_same_name_may_ask_for_it(tmp_path: Path) -> None:
+    """What it builds on is there before the first test, or missing with its reason."""
+    run = run_pytest(tmp_path, WRAPPED, **without_programs(tmp_path))
+    assert "1 skipped" in run.stdout, run.stdout + run.stderr
+    assert "fetching" in run.stderr
