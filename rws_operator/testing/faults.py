@@ -44,7 +44,8 @@ class Faults(ABC):
     async def restore(self, snapshot: EtcdSnapshot) -> None:
         """Put an older state back, as after a disaster: resource versions go back.
 
-        All programs are killed before and started anew; what came after the snapshot never was.
+        All programs are killed before, started anew and waited for, the controllers too; what came
+        after the snapshot never was.
 
         Args:
             snapshot: Of this same control plane.

@@ -27,6 +27,8 @@ _START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 _NAMESPACE = "/api/v1/namespaces/default"
 _DEFAULT_SERVICE_ACCOUNT = f"{_NAMESPACE}/serviceaccounts/default"
+# It is there without nodes, too, and nobody uses it.
+_SPARE_SERVICE_ACCOUNT = "/api/v1/namespaces/kube-node-lease/serviceaccounts/default"
 
 
 class LocalControlPlane:
@@ -93,8 +95,10 @@ class LocalControlPlane:
         revision = self._etcd.revision()
         path = snapshots / str(len(list(snapshots.iterdir())))
         self._stop(_ETCD)
-        self._etcd.copy_data(path)
-        self.restart_etcd()
+        try:
+            self._etcd.copy_data(path)
+        finally:
+            self.restart_etcd()
         return EtcdSnapshot(revision, path)
 
     def restore(self, snapshot: EtcdSnapshot) -> None:
@@ -104,7 +108,7 @@ class LocalControlPlane:
         self._etcd.replace_data(snapshot.path)
         self._start_etcd()
         self._start_api_server()
-        self._run(_CONTROLLERS)
+        self._start_controllers()
 
     def compact(self) -> int:
         """Compact etcd, and start the API server anew, whose cache would remember; the revision."""
@@ -119,9 +123,9 @@ class LocalControlPlane:
         for name in dead:
             self._stop(name)
         for name, start in (
-            (_ETCD, self._start_etcd),
+            (_ETCD, self.restart_etcd),
             (_API_SERVER, self._start_api_server),
-            (_CONTROLLERS, lambda: self._run(_CONTROLLERS)),
+            (_CONTROLLERS, self._start_controllers),
         ):
             if name in dead:
                 start()
@@ -136,7 +140,7 @@ class LocalControlPlane:
             if name == _API_SERVER:
                 self._wait_for_api_server()
                 self._check_version()
-        self._wait(_CONTROLLERS, self._has_service_account)
+        self._wait(_CONTROLLERS, lambda: self._has(_DEFAULT_SERVICE_ACCOUNT))
 
     def _start_etcd(self) -> None:
         self._run(_ETCD)
@@ -146,12 +150,18 @@ class LocalControlPlane:
         self._run(_API_SERVER)
         self._wait_for_api_server()
 
+    def _start_controllers(self) -> None:
+        """Start them again, and wait until they work: they have no port that tells."""
+        self.admin.request("DELETE", _SPARE_SERVICE_ACCOUNT)
+        self._run(_CONTROLLERS)
+        self._wait(_CONTROLLERS, lambda: self._has(_SPARE_SERVICE_ACCOUNT))
+
     def _wait_for_api_server(self) -> None:
         self._wait(_API_SERVER, lambda: is_ready(self.admin))
 
     def _reads_etcd(self) -> bool:
         """Whether the API server has found etcd again; its own report comes late."""
-        return self.admin.request("GET", _NAMESPACE)[0] == 200 and is_ready(self.admin)
+        return self._has(_NAMESPACE) and is_ready(self.admin)
 
     def _run(self, name: str) -> None:
         self._running[name] = ChildProcess(name, self._argv[name], self.folder)
@@ -169,8 +179,8 @@ class LocalControlPlane:
             program = f"the kube-apiserver {self._argv[_API_SERVER][0]}"
             check_version(self._version, served_version(self.admin), program)
 
-    def _has_service_account(self) -> bool:
-        return self.admin.request("GET", _DEFAULT_SERVICE_ACCOUNT)[0] == 200
+    def _has(self, path: str) -> bool:
+        return self.admin.request("GET", path)[0] == 200
 
     def _wait(self, name: str, is_done: Callable[[], bool]) -> None:
         """Wait until a program has done its part; etcd's end shows as the API server's."""

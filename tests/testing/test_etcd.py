@@ -1,6 +1,7 @@
 """Faults of etcd on a real control plane: killed, set back, compacted."""
 
 import asyncio
+import errno
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -44,6 +45,13 @@ async def ask(own: ControlPlane, path: str) -> tuple[int, Any]:
     admin = Access.read(own.kubeconfig)
     status, answer = await asyncio.to_thread(admin.request, "GET", path)
     return status, json.loads(answer.splitlines()[0]) if answer else None
+
+
+async def spare(own: ControlPlane) -> str:
+    """The uid of the ServiceAccount that only a controller manager makes."""
+    path = "/api/v1/namespaces/kube-node-lease/serviceaccounts/default"
+    _, answer = await ask(own, path)
+    return str(answer["metadata"]["uid"])
 
 
 async def test_without_etcd_nothing_is_read_or_written(own: ControlPlane) -> None:
@@ -90,10 +98,37 @@ async def test_a_restored_snapshot_sets_everything_back(own: ControlPlane) -> No
 
 async def test_controllers_work_on_after_a_restore(own: ControlPlane, cluster: TestCluster) -> None:
     """The controller manager runs again: a new namespace gets its ServiceAccount."""
-    await own.restore(await own.snapshot())
+    snapshot = await own.snapshot()
+    before = await spare(own)
+    await own.restore(snapshot)
+    assert before != await spare(own)
     namespace = await cluster.namespace("restored")
     path = f"/api/v1/namespaces/{namespace.name}/serviceaccounts/default"
     assert await eventually(20, lambda: cluster.client.request("GET", path))
+
+
+async def test_what_is_repaired_is_ready(own: ControlPlane) -> None:
+    """The API server reads and writes, and the controllers have made something since."""
+    before = await spare(own)
+    own._own()._kill("kube-controller-manager")
+    await own.kill_etcd()
+    await own.repair()
+    await create(own, "repaired")
+    assert before != await spare(own)
+
+
+async def test_a_copy_that_fails_leaves_etcd_running(
+    own: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For instance because the disk is full."""
+
+    def fail(*folders: Path) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr("rws_operator.testing.etcd.shutil.copytree", fail)
+    with pytest.raises(OSError, match="no space left"):
+        await own.snapshot()
+    await create(own, "written-on")
 
 
 async def test_older_versions_have_expired_after_a_compaction(own: ControlPlane) -> None:
