@@ -12,7 +12,7 @@ import yaml
 from rws_operator import kind_of
 from rws_operator.errors import NotFound, OperatorError
 from tests.chaos.kinds import Boat, Brook, Canal
-from tests.chaos.replicas import ROOT
+from tests.chaos.replicas import PROGRAM, ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ class Permissions:
         for kind in (Brook, Canal, Boat):
             await cluster.install_crd(kind)
         printing = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.chaos.replica", "--manifests", "--namespace", namespace),
+            *(sys.executable, "-m", PROGRAM, "--manifests", "--namespace", namespace),
             cwd=ROOT,
             env={
                 **os.environ,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rws_operator.testing.gate import Gate
 
 ROOT = Path(__file__).parents[2]
+PROGRAM = "tests.chaos.replica"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/" + OPERATOR
 RESTART_SECONDS = 1.0
 STOP_SECONDS = 30.0
@@ -69,10 +70,17 @@ class Slot:
         cluster: The administrator's access, to issue tokens.
         namespace: The operator's.
         folder: For logs, tokens and records.
+        program: The module to run.
     """
 
     def __init__(
-        self, number: int, gate: Gate, cluster: TestCluster, namespace: str, folder: Path
+        self,
+        number: int,
+        gate: Gate,
+        cluster: TestCluster,
+        namespace: str,
+        folder: Path,
+        program: str = PROGRAM,
     ) -> None:
         self.number = number
         self.gate = gate
@@ -81,6 +89,7 @@ class Slot:
         self._cluster = cluster
         self._namespace = namespace
         self._folder = folder
+        self._program = program
         self._token_file = folder / f"token-{number}"
         self._secret = ""
         self._running: asyncio.subprocess.Process | None = None
@@ -90,6 +99,11 @@ class Slot:
     def now(self) -> Process:
         """The process that is there, or was last."""
         return self.processes[-1]
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that is there, None without one."""
+        return self._running.pid if self._running is not None else None
 
     def log(self, process: Process) -> Path:
         """Where a process logs to."""
@@ -154,7 +168,7 @@ class Slot:
         process = Process(name, time.time())
         with self.log(process).open("wb") as log:
             self._running = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "tests.chaos.replica", "serve"),
+                *(sys.executable, "-m", self._program, "serve"),
                 cwd=ROOT,
                 env={**os.environ, **self._environment(name)},
                 stdin=asyncio.subprocess.DEVNULL,
