@@ -9,6 +9,7 @@ and the workload in this one.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -101,6 +102,7 @@ async def carry_out(
         workload = Workload(cluster.client, NAMESPACE, plan.edits)
         faults = Faults(control_plane, replicas, permissions)
         run = _Run(plan, folder, say, cluster, replicas, workload, faults)
+        stack.callback(_keep_logs, control_plane.audit_log.parent, folder)
         return await run.carry_out(AuditLog(control_plane.audit_log), rest_seconds)
 
 
@@ -187,6 +189,12 @@ class _Run:
             "runs": f"{len(history.runs)}, {sum(not run.succeeded for run in history.runs)} failed",
             "cleanups": sum(run.work == "cleanup" for run in history.runs),
         }
+
+
+def _keep_logs(control_plane: Path, folder: Path) -> None:
+    """Keep what the control plane logged: its own folder goes with it."""
+    for log in control_plane.glob("*.log"):
+        shutil.copy(log, folder)
 
 
 def _check(history: History, state: State) -> Report:
