@@ -178,7 +178,9 @@ class _Lender:
         self._closing = threading.Event()
         # A socket's path holds a hundred bytes. The folder is closed to others in /tmp, too.
         parent = None if len(os.fsencode(tempfile.gettempdir())) <= 80 else "/tmp"  # noqa: S108
-        self._folder = tempfile.TemporaryDirectory(prefix="rws-lender-", dir=parent)
+        # Named and locked as a control plane's: the next start sweeps it if this process is killed.
+        self._folder = tempfile.TemporaryDirectory(prefix="rws-controlplane-", dir=parent)
+        self._lock = _lock_folder(self._folder.name)
         self.address = os.path.join(self._folder.name, "socket")
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.address)
@@ -195,16 +197,20 @@ class _Lender:
         self._thread.join(_END_SECONDS)
         self._listener.close()
         self._folder.cleanup()
+        os.close(self._lock)
         if self._control_plane is not None:
             self._control_plane.__exit__(None, None, None)
 
     def _serve(self) -> None:
-        while not self._closing.is_set():
-            with contextlib.suppress(OSError), self._listener.accept()[0] as connection:
-                if self._closing.is_set():
-                    return
-                # Short enough for the kernel to take it whole, whether it is read or not.
-                connection.sendall(json.dumps(self._lend()).encode())
+        with self._listener:  # else a worker would wait for a thread that has failed
+            while not self._closing.is_set():
+                with self._listener.accept()[0] as connection:
+                    if self._closing.is_set():
+                        return
+                    answer = json.dumps(self._lend()).encode()
+                    # Short enough for the kernel to take it whole, whether it is read or not.
+                    with contextlib.suppress(OSError):
+                        connection.sendall(answer)
 
     def _lend(self) -> tuple[str, str]:
         """The kind of answer, and the kubeconfig's path or the reason why there is none."""
@@ -226,6 +232,17 @@ class _Lender:
 
         _find_programs(self._config)
         return ControlPlane(dedicated=True).__enter__()
+
+
+def _lock_folder(folder: str) -> int:
+    """Lock a folder as rws_operator.testing.folder does, which brings the runtime with it."""
+    import fcntl
+
+    new = os.path.join(folder, "new.lock")
+    lock = os.open(new, os.O_CREAT | os.O_RDWR, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.rename(new, os.path.join(folder, "owner.lock"))
+    return lock
 
 
 def _borrow(address: str) -> str:

@@ -194,7 +194,8 @@ class PermanentError(OperatorError):
 class RetryAfter(OperatorError):
     """Raised by a reconcile: not done, try again after ``seconds``.
 
-    It counts neither as success nor as failure: the back-off neither grows nor resets.
+    It counts neither as success nor as failure: the back-off neither grows nor resets. Of several
+    in the ExceptionGroup of a TaskGroup, and nothing else in it, the longest delay holds.
 
     Args:
         seconds: Delay in seconds, at least 10 ms.

@@ -56,15 +56,17 @@ GONE = Outcome(Verdict.GONE)
 
 
 def judge(error: BaseException) -> Outcome:
-    """The outcome of a run that raised."""
+    """The outcome of a run that raised; a group counts as its errors do if all are alike."""
     if any(isinstance(each, LeadershipLost) for each in _tree(error)):
         return Outcome(Verdict.LOST, error=error)
-    single = _single(error)
-    if isinstance(single, RetryAfter):
-        return Outcome(Verdict.RETRY_AFTER, seconds=single.seconds, error=single)
-    if isinstance(single, PermanentError):
-        return Outcome(Verdict.PERMANENT, error=single)
-    return Outcome(Verdict.FAILED, error=single)
+    leaves = list(_leaves(error))
+    error = leaves[0] if len(leaves) == 1 else error
+    delays = [each.seconds for each in leaves if isinstance(each, RetryAfter)]
+    if len(delays) == len(leaves):
+        return Outcome(Verdict.RETRY_AFTER, seconds=max(delays), error=error)
+    if all(isinstance(each, PermanentError) for each in leaves):
+        return Outcome(Verdict.PERMANENT, error=error)
+    return Outcome(Verdict.FAILED, error=error)
 
 
 def timed_out(seconds: float) -> Outcome:
@@ -78,11 +80,15 @@ def cancelled() -> Outcome:
     return Outcome(Verdict.FAILED, error=error)
 
 
-def _single(error: BaseException) -> BaseException:
-    """A TaskGroup wraps what its tasks raise; a group of one is that one."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """An error, or all that it groups: a TaskGroup wraps what its tasks raise."""
+    pending = [error]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, BaseExceptionGroup):
+            pending.extend(each.exceptions)
+        else:
+            yield each
 
 
 def _tree(error: BaseException) -> Iterator[BaseException]:

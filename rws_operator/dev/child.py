@@ -18,7 +18,6 @@ import os
 import runpy
 import signal
 import sys
-import traceback
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -28,11 +27,11 @@ import msgspec
 
 from rws_operator.client import Client, client
 from rws_operator.dev import install
-from rws_operator.dev.account import write_account
+from rws_operator.dev.account import Account
 from rws_operator.dev.console import tell, tell_trouble
+from rws_operator.dev.frames import begin_import, end_import, tell_error
 from rws_operator.dev.job import Event, Job
 from rws_operator.dev.sources import sources_of
-from rws_operator.errors import OperatorError
 from rws_operator.process import ended_with_lease
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 _READY_SECONDS = 5.0
 _EVERY_SECONDS = 0.02
-_OURS = frozenset({__name__, "runpy", "rws_operator.dev.fork_server"})
 
 _run: tuple[Job, int] | None = None
 """What this process is for, and where it tells of it; None in any other process."""
@@ -50,6 +48,7 @@ def run_program(job: Job, events: int) -> NoReturn:
     """Run the program as `__main__`, and end the process with its exit code."""
     global _run
     _run = job, events
+    begin_import()
     code = [1]
     atexit.register(_end_at_once, code)  # after all that the program registers
     code[0] = _run_as_main(job)
@@ -78,7 +77,7 @@ def _run_as_main(job: Job) -> int:
     except SystemExit as end:
         return _exit_code(end)
     except BaseException as error:  # the session goes on
-        _tell_error(error)
+        tell_error(error, debug="--debug" in job.argv)
         tell_loaded()
         return 1
     tell_trouble("the program ended without calling Operator.main()")
@@ -100,6 +99,7 @@ def report(events: int, event: Event) -> None:
 def tell_loaded() -> None:
     """Tell the session what to watch."""
     assert _run is not None
+    end_import()
     found = sources_of(sys.modules)
     report(_run[1], Event("loaded", packages=sorted(found.packages), folders=sorted(found.folders)))
 
@@ -117,10 +117,7 @@ def develop(program: DevelopedProgram, *, debug: bool) -> int:
         asyncio.run(_Run(program, *_run).run())
     except Exception as error:
         for each in _leaves(error):
-            if isinstance(each, OperatorError) and not debug:
-                tell_trouble(f"error: {each}")
-            else:
-                _tell_error(each)
+            tell_error(each, debug=debug)
         return 1
     return 0
 
@@ -132,6 +129,7 @@ class _Run:
         self._program = program
         self._job = job
         self._events = events
+        self._errors = _Errors(logging.WARNING)
 
     async def run(self) -> None:
         """Install and run; return once SIGTERM asked for it."""
@@ -139,13 +137,18 @@ class _Run:
         assert task is not None
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
         try:
-            own = await self._install()
+            account = await self._install()
+            own = await client(self._job.account)
         except asyncio.CancelledError:
             return
+        logging.getLogger().addHandler(self._errors)
         async with own:
             running = self._program.for_development(own, alone=self._job.alone)
             loop.add_signal_handler(signal.SIGTERM, running.stop)
-            telling = asyncio.create_task(self._tell_when_ready(running))
+            beside = [
+                asyncio.create_task(self._tell_when_ready(running)),
+                asyncio.create_task(account.keep(self._connect)),
+            ]
             try:
                 with ended_with_lease(running):
                     await running.run(
@@ -156,24 +159,29 @@ class _Run:
                         context=None,
                     )
             finally:
-                telling.cancel()
+                for each in beside:
+                    each.cancel()
 
-    async def _install(self) -> Client:
-        """Install what changed, and return a client that may do what the ServiceAccount may."""
+    async def _connect(self) -> Client:
+        return await client(self._job.kubeconfig, self._job.context)
+
+    async def _install(self) -> Account:
+        """Install what changed, and write how to reach the cluster as its ServiceAccount."""
         job, program = self._job, self._program
         program.check_complete()
         manifests = program.manifests(
             namespace=None, image=None, replicas=1, webhook_url=job.webhook_url
         )
         documents = install.needed(manifests, job.ca_pem)
-        async with await client(job.kubeconfig, job.context) as admin:
+        account = Account(documents, Path(job.account))
+        async with await self._connect() as admin:
             memory = Path(job.installed)
             done = await install.install(admin, documents, memory, alone=job.alone)
             for what, names in (("applied", done.applied), ("deleted", done.deleted)):
                 if names:
                     tell(f"{what} {', '.join(names)}")
-            await write_account(admin, documents, Path(job.account))
-        return await client(job.account)
+            await account.write(admin)
+        return account
 
     async def _tell_when_ready(self, running: DevelopedProgram) -> None:
         """Tell the session; tell the user what is missing where it takes long."""
@@ -185,7 +193,17 @@ class _Run:
                     tell(f"not ready so far:\n{missing.rstrip()}", "yellow")
                     tell_at = math.inf
                 await asyncio.sleep(_EVERY_SECONDS)
-        report(self._events, Event("running"))
+        report(self._events, Event("running", has_failed=self._errors.are_there))
+
+
+class _Errors(logging.Handler):
+    """Notices whether anything was logged that ought not to be."""
+
+    are_there = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Notice it."""
+        self.are_there = True
 
 
 async def _missing(session: aiohttp.ClientSession, running: DevelopedProgram) -> str | None:
@@ -206,14 +224,6 @@ def _exit_code(end: SystemExit) -> int:
         return end.code or 0
     tell_trouble(str(end.code))
     return 1
-
-
-def _tell_error(error: BaseException) -> None:
-    """Tell of an error by its traceback, from where the program begins."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_frame.f_globals.get("__name__") in _OURS:
-        frame = frame.tb_next
-    tell_trouble("".join(traceback.format_exception(error.with_traceback(frame))))
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

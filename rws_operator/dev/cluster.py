@@ -1,18 +1,16 @@
 """The cluster that a program is developed on: a control plane of one's own, or one that was named.
 
 Invariants: of one's own nothing is left; a named one is the same for all runs, whatever context is
-made the current one meanwhile. It calls no admission webhook of a session that has ended, unless
-that was killed. A conversion it calls still: a CRD stays.
+made the current one meanwhile. No two sessions of one operator are on it at a time.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,7 +19,7 @@ from rws_operator.client.kubeconfig import Kubeconfig
 from rws_operator.client.kubeconfig_entry import expanded
 from rws_operator.dev import install
 from rws_operator.dev.console import tell
-from rws_operator.errors import OperatorError
+from rws_operator.dev.leave import leave
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import NotThrowaway
 from rws_operator.testing.folder import announce
@@ -31,9 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from rws_operator.client import Client
-
-_LEAVE_SECONDS = 5.0
+    from rws_operator.dev.claim import Claim
 
 
 @dataclass(frozen=True)
@@ -80,12 +76,16 @@ def named(kubeconfig: str | None, context: str | None) -> Cluster | None:
 
 
 @asynccontextmanager
-async def reached(cluster: Cluster | None, memory: Path) -> AsyncIterator[Cluster]:
+async def reached(cluster: Cluster | None, memory: Path, claim: Claim) -> AsyncIterator[Cluster]:
     """A cluster, while it is developed on.
 
     Args:
         cluster: A named one; None to have a control plane of one's own.
         memory: The file that remembers what was installed.
+        claim: What keeps another session of the operator from a named one.
+
+    Raises:
+        ConfigurationError: Another session is at work there, or has taken it meanwhile.
     """
     if cluster is None:
         async with ControlPlane(dedicated=True) as started:
@@ -94,28 +94,8 @@ async def reached(cluster: Cluster | None, memory: Path) -> AsyncIterator[Cluste
         return
     async with await client(cluster.kubeconfig, cluster.context) as admin:
         tell(f"on the cluster {admin.config.server} ({admin.config.source})")
-        try:
-            yield cluster
-        finally:
-            await _leave(admin, install.remembered(memory))
-
-
-async def _leave(admin: Client, installed: list[dict[str, Any]]) -> None:
-    """Have a cluster call nobody before its writes, and tell what stays."""
-    if not installed:
-        return
-    try:
-        async with asyncio.timeout(_LEAVE_SECONDS):
-            await install.uninstall_webhooks(admin, installed)
-    except (OperatorError, OSError, TimeoutError) as error:
-        tell(f"its webhook configurations stay, and fail calls: {error}", "red")
-    tell(
-        "its CRDs, their objects and its permissions stay: uninstall takes them away, by "
-        "--strip-finalizers where objects wait for its cleanups"
-    )
-    if converted := install.converted(installed):
-        tell(
-            f"conversions of {', '.join(converted)} call this session still, and fail: "
-            "until the next session, or uninstall",
-            "yellow",
-        )
+        async with claim.held(admin):
+            try:
+                yield cluster
+            finally:
+                await leave(admin, install.remembered(memory))

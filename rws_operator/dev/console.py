@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 from rws_operator.log import has_colour, paint
@@ -23,5 +24,6 @@ def _write(text: str, colour: str) -> None:
         text = paint(text, colour)
     # In one piece, for two processes write here. An old encoding need not have the mark.
     encoding = sys.stderr.encoding or "utf-8"
-    sys.stderr.write(f"{text}\n".encode(encoding, "replace").decode(encoding))
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # nobody reads it any more
+        sys.stderr.write(f"{text}\n".encode(encoding, "replace").decode(encoding))
+        sys.stderr.flush()

@@ -5,12 +5,13 @@ to do on its standard input, a line each (`start` with a Job, `stop`, `quit`), a
 another pipe; the forked process tells there, too.
 
 Invariants: one run at a time; no run, nor what it started in its process group, outlives this
-process; this process does not outlive the session (its input ends, however the session ended, and
-then it removes the session's folder, too). It has one thread only, so a fork is safe.
+process. If the session was killed, its input ends: then it does what the session would have done
+at its end, and ends, too. It has one thread only, so a fork is safe.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
 import os
@@ -18,12 +19,14 @@ import select
 import shutil
 import signal
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from rws_operator.dev import child
+from rws_operator.dev import child, install
 from rws_operator.dev.job import Event, Job
+from rws_operator.dev.leave import leave_for
 from rws_operator.testing.supervise import die_with_parent, wake_on_child_exit
 
 if TYPE_CHECKING:
@@ -32,11 +35,12 @@ if TYPE_CHECKING:
 STOP_SECONDS = 0.6
 """How long a run may take to end before it is killed."""
 
+_END_SECONDS = 20
+
 # What the runtime imports only when it is used.
 _LATE = (
     "rws_operator.webhook.service",
     "rws_operator.webhook.inspection",
-    "rws_operator.dev.install",
 )
 
 
@@ -64,6 +68,7 @@ class _ForkServer:
         self._input = b""
         self._child = 0
         self._kill_at: float | None = None
+        self._job = b""
 
     def serve(self) -> Job | None:
         """Do what is asked; return what to run in the forked process, None at the end."""
@@ -77,8 +82,7 @@ class _ForkServer:
             if 0 not in ready:
                 continue
             if not (read := os.read(0, 65_536)):
-                self._kill()
-                shutil.rmtree(self._folder, ignore_errors=True)
+                self._end_session()
                 return None
             *lines, self._input = (self._input + read).split(b"\n")
             for line in lines:
@@ -88,8 +92,10 @@ class _ForkServer:
                     return None
                 if verb == b"stop":
                     self._stop()
-                elif not self._fork():
-                    return msgspec.json.decode(argument, type=Job)
+                else:
+                    self._job = argument
+                    if not self._fork():
+                        return msgspec.json.decode(argument, type=Job)
 
     def _seconds_left(self) -> float | None:
         return None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
@@ -124,6 +130,16 @@ class _ForkServer:
         if self._child:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child, signal.SIGKILL)
+
+    def _end_session(self) -> None:
+        """End the run, and leave neither file nor webhook behind."""
+        self._kill()
+        job = msgspec.json.decode(self._job, type=Job) if self._job else None
+        installed = [] if job is None else install.remembered(Path(job.installed))
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if job is not None and not job.alone:
+            signal.alarm(_END_SECONDS)  # whatever hangs
+            asyncio.run(leave_for(job, installed))
 
     def _reap(self) -> None:
         """Tell of a run's end, and end what it left in its process group."""

@@ -28,6 +28,7 @@ class Job(msgspec.Struct, frozen=True):
         key_file: Its key.
         account: Where the kubeconfig of its ServiceAccount is written.
         installed: The file that remembers what was installed.
+        claim: The Lease of the session, and its holder.
     """
 
     module: str | None
@@ -44,6 +45,7 @@ class Job(msgspec.Struct, frozen=True):
     key_file: str
     account: str
     installed: str
+    claim: tuple[str, str]
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -55,12 +57,14 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
         packages: The program's packages, when loaded.
         folders: The folders that its modules and packages lie in, when loaded.
         code: The exit code, when ended; -n for signal n.
+        has_failed: Whether it has logged an error, when running.
     """
 
     what: Literal["loaded", "running", "ended"]
     packages: list[str] = []
     folders: list[str] = []
     code: int = 0
+    has_failed: bool = False
 
 
 def started_as() -> tuple[str | None, str | None]:

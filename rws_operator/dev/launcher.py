@@ -45,6 +45,7 @@ class Launcher:
         self._environment = environment
         self._hear = hear
         self._server: subprocess.Popen[bytes] | None = None
+        self._left: list[subprocess.Popen[bytes]] = []
         self._events = -1
         self._read = b""
         self._is_stopping = False
@@ -62,7 +63,8 @@ class Launcher:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.stop()
-        self._end_server()
+        self._leave_server()
+        await self._end_left()
 
     def start(self, job: Job) -> None:
         """Start a run; the one before it has ended."""
@@ -81,8 +83,9 @@ class Launcher:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_ENDED_SECONDS):
                     await self._ended.wait()
-                return
-            self._end_server()
+            if self.is_running:
+                self._leave_server()
+        await self._end_left()
 
     def _send(self, line: bytes) -> None:
         assert self._server is not None
@@ -117,7 +120,7 @@ class Launcher:
 
     def _hear_events(self) -> None:
         if not (read := os.read(self._events, 65_536)):
-            self._end_server()
+            self._leave_server()
             return
         *lines, self._read = (self._read + read).split(b"\n")
         for line in lines:
@@ -129,8 +132,8 @@ class Launcher:
         if not self._is_stopping:
             self._hear(event)
 
-    def _end_server(self) -> None:
-        """End the server, if it has not died by itself."""
+    def _leave_server(self) -> None:
+        """Have done with the server, which has died or is told to end."""
         if self._server is None:
             return
         asyncio.get_running_loop().remove_reader(self._events)
@@ -140,11 +143,20 @@ class Launcher:
         assert self._server.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._server.stdin.close()
-        try:
-            self._server.wait(_ENDED_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._server.kill()
-            self._server.wait()
+        self._left.append(self._server)
         self._server = None
         if self.is_running:
             self._pass_on(Event("ended", code=-9))
+
+    async def _end_left(self) -> None:
+        """Wait until no server is there but the one in use."""
+        while self._left:
+            await asyncio.to_thread(_end, self._left.pop())
+
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    try:
+        server.wait(_ENDED_SECONDS)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()

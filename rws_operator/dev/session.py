@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING
 
 from rws_operator.dev import install
 from rws_operator.dev.account import environment
+from rws_operator.dev.claim import Claim
 from rws_operator.dev.cluster import Cluster, reached
 from rws_operator.dev.console import tell
+from rws_operator.dev.frames import end_import
 from rws_operator.dev.job import Event, Job, started_as
 from rws_operator.dev.launcher import Launcher
 from rws_operator.dev.sources import Sources, Watcher, import_watchfiles, sources_of
@@ -67,6 +69,7 @@ def run(program: DevelopedProgram, settings: Settings) -> int:
     Raises:
         OperatorError: The session can't begin; what is wrong with the program ends no session.
     """
+    end_import()
     import_watchfiles()
     if settings.cluster is not None:
         settings.cluster.check()
@@ -82,6 +85,7 @@ class _Session:
         self._started_as = started_as()
         self._changed: asyncio.Queue[set[str]] = asyncio.Queue()
         self._watcher = Watcher(sources_of(sys.modules), self._changed.put_nowait)
+        self._states: dict[str, tuple[int, ...]] = {}
         self._since = 0.0
         self._is_stopping = False
 
@@ -110,9 +114,10 @@ class _Session:
             folder = held.enter_context(owned_folder())
             account = folder / "operator.kubeconfig"
             ca_pem = self._write_certificate(folder)
+            claim = Claim.of_this_process(self._program.name)
             async with (
                 Launcher(folder, environment(account), self._hear) as launcher,
-                reached(self._settings.cluster, folder / "installed.json") as cluster,
+                reached(self._settings.cluster, folder / "installed.json", claim) as cluster,
             ):
                 is_up.set()
                 self._greet(cluster)
@@ -132,6 +137,7 @@ class _Session:
                     key_file=str(folder / "tls.key"),
                     account=str(account),
                     installed=str(folder / "installed.json"),
+                    claim=(claim.lease, claim.holder),
                 )
                 try:
                     async with asyncio.TaskGroup() as tasks:
@@ -144,10 +150,13 @@ class _Session:
         launcher.start(job)
         while True:
             paths = await self._changed.get()
+            if self._states.items() >= _states(paths).items():
+                continue  # told once more of what runs already
             self._since = time.monotonic()
             await launcher.stop()
             while not self._changed.empty():
                 paths |= self._changed.get_nowait()
+            self._states |= _states(paths)
             tell(f"{_shown(paths)} changed")
             launcher.start(job)
 
@@ -157,7 +166,11 @@ class _Session:
             self._watcher.add(Sources(frozenset(event.packages), frozenset(event.folders)))
         elif event.what == "running":
             again = f" again, {time.monotonic() - self._since:.2f} s after the save"
-            tell(f"{self._program.name} is running{again if self._since else ''}", "green")
+            how = f"is running{again if self._since else ''}"
+            if event.has_failed:
+                tell(f"{self._program.name} {how}, with errors: see above", "yellow")
+            else:
+                tell(f"{self._program.name} {how}", "green")
         else:
             how = f"signal {-event.code}" if event.code < 0 else f"exit code {event.code}"
             tell(f"{self._program.name} has ended ({how}); the next save starts it again", "red")
@@ -232,6 +245,19 @@ def _check_free(flag: str, port: int) -> None:
             f"{flag} {port} can't be listened on: {os.strerror(error.errno or 0)}",
             remedy="choose another port, or 0 for any free one",
         ) from None
+
+
+def _states(paths: set[str]) -> dict[str, tuple[int, ...]]:
+    """What a save changes of each file; empty for one that is not there."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except OSError:
+            found[path] = ()
+        else:
+            found[path] = status.st_ino, status.st_mtime_ns, status.st_size
+    return found
 
 
 def _shown(paths: set[str]) -> str:

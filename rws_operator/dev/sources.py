@@ -37,6 +37,7 @@ _STANDARD = tuple(
     for name in ("stdlib", "platstdlib", "scripts")
 )
 _INSTALLED = ("site-packages", "dist-packages")
+_RUNTIME = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _top(name: str, module: ModuleType) -> Path | None:
     if not file or name.partition(".")[0] == "rws_operator":
         return None
     path = Path(os.path.abspath(file))
-    if set(_INSTALLED) & set(path.parts) or os.path.realpath(path).startswith(_STANDARD):
+    if is_installed(file):
         return None
     if name == "__main__" and (spec := getattr(module, "__spec__", None)) is not None:
         name = spec.name
@@ -87,6 +88,16 @@ def _top(name: str, module: ModuleType) -> Path | None:
     if [*path.parts[:-1], path.name.partition(".")[0]][-len(named) :] != named:
         return path
     return [path, *path.parents][len(named) - 1]
+
+
+def is_installed(file: str) -> bool:
+    """Whether a module's file is none of the program's own: Python's, a library's, or ours."""
+    if file.startswith("<"):  # frozen, or compiled from a string
+        return True
+    path = Path(os.path.abspath(file))
+    if set(_INSTALLED) & set(path.parts) or path.is_relative_to(_RUNTIME):
+        return True
+    return os.path.realpath(path).startswith(_STANDARD)
 
 
 class Watcher:

@@ -138,7 +138,7 @@ def _check_url(url: str) -> None:
         if is_so:
             raise ConfigurationError(
                 f"webhook target: url {_hidden(url)!r} {fault}",
-                remedy="write https://HOST:PORT, and the webhook's path in path=",
+                remedy="write https://HOST:PORT; each webhook's own path is put behind it",
             )
 
 

@@ -115,7 +115,7 @@ def clean(version: str | None) -> None:
 
     Those that a control plane runs on stay.
     """
-    with _told_failures():
+    with _told_failures(is_building=False):
         for folder, size in clear_cached(version=version):
             if size is None:
                 click.echo(f"left {folder}: a control plane runs on it")
@@ -126,14 +126,14 @@ def clean(version: str | None) -> None:
 
 
 @contextlib.contextmanager
-def _told_failures() -> Iterator[None]:
+def _told_failures(*, is_building: bool = True) -> Iterator[None]:
     """End the command with one line instead of a traceback."""
     try:
         yield
     except ControlPlaneError as error:
         raise click.ClickException(str(error)) from error
     except KeyboardInterrupt:
-        sys.exit(tell_interrupted())
+        sys.exit(tell_interrupted(is_building=is_building))
 
 
 def _export(kubeconfig: Path) -> None:

@@ -249,9 +249,12 @@ def _undecodable(
         )
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+    is_missing = first["type"] == "missing"
     return DecodeError(
         f"{name or 'an object'} can't be read as {cls.__name__}: {where}: {first['msg']}{more}",
-        remedy="make the field's type as wide as what the API server stores",
+        remedy="give it a default, for objects that were stored before there was such a field"
+        if is_missing
+        else "make the field's type as wide as what the API server stores",
     )
 
 

@@ -165,10 +165,13 @@ class RunningOperator(Generic[DefinitionT]):
         return True
 
     async def _end(self) -> None:
-        assert self._task is not None
+        task = self._task
+        assert task is not None
         self.operator.stop()
-        await asyncio.wait((self._task,), timeout=STOP_SECONDS)
-        if not self._task.done():
-            self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        try:
+            await asyncio.wait((task,), timeout=STOP_SECONDS)
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+        if not task.cancelled():
+            task.result()

@@ -66,7 +66,12 @@ class OperatorRuns:
             await self._turn.take()
         await self._conversions.remember(install.converted(operator))
         running = RunningOperator(self._cluster, self._namespace, operator)
-        await running.start(leading=leading)
+        try:
+            await running.start(leading=leading)
+        except BaseException:
+            with contextlib.suppress(OperatorError):  # why it could not start is told
+                await self._hand_over(running)
+            raise
         self._runs.append(running)
         running.before_stop(partial(self._hand_over, running))
         return running

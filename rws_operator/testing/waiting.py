@@ -46,9 +46,13 @@ INTERRUPTED = 130
 """The exit code of a command that Ctrl-C ended."""
 
 
-def tell_interrupted() -> int:
-    """Say that Ctrl-C ended the command, and return its exit code."""
-    report_progress("stopped; what was built is kept")
+def tell_interrupted(*, is_building: bool = True) -> int:
+    """Say that Ctrl-C ended the command, and return its exit code.
+
+    Args:
+        is_building: Whether the command may have built something.
+    """
+    report_progress("stopped; what was built is kept" if is_building else "stopped")
     return INTERRUPTED
 
 

@@ -34,8 +34,9 @@ sink too, is logged, counted as a failure and tried again, after a back-off of i
 "Steady" is a watch that lived for five seconds: an ordinary end costs no wait, and a server that
 ends each watch at once meets no hot loop. A list is told to the sink as it comes, but nothing is
 taken for deleted before it is whole. The watch's silence is bounded: the server sends a bookmark
-a minute, so more than a minute of silence means a dead connection. (Where a proxy swallows
-bookmarks, a quiet kind is listed once per idle deadline: slow, but never blind.)
+a minute, so more than a minute of silence may mean a dead connection. (Where a proxy swallows
+bookmarks, or nothing at all is written, a quiet kind is listed once per idle deadline: slow, but
+never blind.)
 """
 
 import asyncio
@@ -360,7 +361,10 @@ class Reflector:
         return delay
 
     def _log(self, error: Exception, delay: float) -> None:
-        if isinstance(error, _Ended | Expired):
+        # A server sends no bookmark while nothing at all is written to its storage, or, where that
+        # tells of its progress rarely, to this kind: so silence alone is no failure.
+        is_silence = isinstance(error, DeadlineExceeded) and not delay
+        if is_silence or isinstance(error, _Ended | Expired):
             log.debug("watch goes on kind=%s state=%s after=%r", self, self.health.state, error)
             return
         text = _one_line(error, self._kind)

@@ -35,20 +35,26 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (LeadershipLost("x"), Verdict.LOST),
         (ExceptionGroup("g", [PermanentError("x")]), Verdict.PERMANENT),
         (ExceptionGroup("g", [ExceptionGroup("h", [RetryAfter(1)])]), Verdict.RETRY_AFTER),
+        (ExceptionGroup("g", [RetryAfter(1), RetryAfter(2)]), Verdict.RETRY_AFTER),
+        (ExceptionGroup("g", [PermanentError("x"), PermanentError("y")]), Verdict.PERMANENT),
         (ExceptionGroup("g", [PermanentError("x"), ValueError("y")]), Verdict.FAILED),
+        (ExceptionGroup("g", [RetryAfter(1), ValueError("y")]), Verdict.FAILED),
+        (ExceptionGroup("g", [RetryAfter(1), PermanentError("y")]), Verdict.FAILED),
         (ExceptionGroup("g", [ValueError("y"), LeadershipLost("x")]), Verdict.LOST),
         (caused(ValueError("wrapped"), LeadershipLost("x")), Verdict.LOST),
         (caused(ValueError("wrapped"), PermanentError("x")), Verdict.FAILED),
     ],
 )
 def test_verdicts(error: BaseException, verdict: Verdict) -> None:
-    """Groups of one count as their one; a lost Lease is seen wherever it hides."""
+    """A group of the same is as one of them; a lost Lease is seen wherever it hides."""
     assert judge(error).verdict is verdict
 
 
 def test_retry_after_keeps_its_seconds() -> None:
-    """The delay asked for is the outcome's."""
+    """The delay asked for is the outcome's; of several children's, the longest."""
     assert judge(RetryAfter(7.5)).seconds == 7.5
+    grouped = ExceptionGroup("g", [RetryAfter(1), ExceptionGroup("h", [RetryAfter(3)])])
+    assert judge(ExceptionGroup("f", [grouped, RetryAfter(2)])).seconds == 3
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from functools import partial
@@ -143,6 +144,7 @@ def test_a_kind_that_was_deleted_comes_again(session: Session):
         ('raise SystemExit("no configuration")\n', r"no configuration"),
         ("import os; os._exit(7)\n", r"has ended \(exit code 7\)"),
         ("operator.controller(Note, name='other')\n", r"error: .*other.* has no reconcile"),
+        ("operator.controller(Note, owns=['x'])\n", r"error: an object of type str has no kind"),
     ],
 )
 def test_a_program_that_cannot_run_is_told_and_the_next_save_runs(
@@ -156,7 +158,10 @@ def test_a_program_that_cannot_run_is_told_and_the_next_save_runs(
     assert not old.is_running()
     said = session.text(since)
     assert "runpy" not in said
-    assert "rws_operator/dev" not in said
+    assert "/rws_operator/" not in said
+    assert ("Traceback" in said) == ("Error: " in said)
+    if "an object of type str" in said:
+        assert re.search(r'app/notes.py", line \d+, in <module>\n    operator.contr', said)
     since = session.mark()
     session.program.file.write_text(NOTES)
     session.wait_for(RUNNING, since)
@@ -211,12 +216,45 @@ def test_a_save_by_rename_and_several_in_a_row(session: Session):
     assert answer(session, "rows") == "a x11"
 
 
+def test_a_save_is_told_once(session: Session):
+    """What an editor does to the file afterwards, and what a watch tells twice, is no news."""
+    save(session, "text} 1", "text} 2")
+    since = session.mark()
+    session.program.file.chmod(0o600)
+    time.sleep(0.3)
+    assert "changed" not in session.text(since)
+    save(session, "text} 2", "text} 1")
+    assert session.text(since).count("changed") == 1
+
+
+def test_a_run_that_fails_at_once_is_not_called_well(session: Session):
+    """Reconciles begin before it is known to be ready: their errors stand above that line."""
+    session.admin.request_json("POST", notes_path(), note("failing", "a"))
+    wait_until(lambda: answer(session, "failing") == "a 1")
+    since = session.mark()
+    failing = 'raise ValueError("no")\n    await ctx.apply_owned('
+    session.program.edit("await ctx.apply_owned(", failing)
+    session.wait_for("is running again, .* after the save, with errors: see above$", since)
+    save(session, 'raise ValueError("no")', "pass")
+    assert "with errors" not in session.lines[-1][1]
+
+
 def test_a_run_that_dies_is_told(session: Session):
     """A kill from outside ends neither the session nor the next run."""
     since = session.mark()
     session.run_process().kill()
     session.wait_for(r"has ended \(signal 9\); the next save", since)
     save(session, "text} 1", "text} 2")
+
+
+def test_an_import_that_hangs_is_told_with_its_line(session: Session):
+    """A connection that nobody answers looks like nothing at all otherwise."""
+    since = session.mark()
+    session.program.file.write_text(f"import threading\n\nthreading.Event().wait()\n{NOTES}")
+    session.wait_for(
+        r"still being imported after 5 s: it is at app/notes.py:3, threading.Event", since
+    )
+    save(session, "threading.Event", "# threading")
 
 
 def test_a_run_that_hangs_does_not_hang_the_session(session: Session):
@@ -265,7 +303,8 @@ def test_a_permission_that_is_missing_shows(session: Session, listed: str):
     session.program.file.write_text(
         NOTES.replace("    await ctx.apply_owned(", f"{listed}    await ctx.apply_owned(", 1)
     )
-    session.admin.request("POST", notes_path(), note("nosy", "a"))
+    # Until the reload is over, nobody answers the webhook.
+    wait_until(lambda: session.admin.request("POST", notes_path(), note("nosy", "a"))[0] == 201)
     session.wait_for(r"serviceaccount:note-operator:note-operator.* cannot list .*secrets", since)
     since = session.mark()
     rule = 'operator.rule(PolicyRule("", ("secrets",), ("list",)))\n'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import secrets
 from typing import TYPE_CHECKING, Any
@@ -12,10 +11,11 @@ import yaml
 
 from rws_operator.dev import install
 from rws_operator.dev.ownership import FIELD_MANAGER
+from rws_operator.election.lease import LEASE
 from rws_operator.errors import ApiError, NotFound
 from rws_operator.resources import kinds
 from rws_operator.testing.eventually import eventually
-from tests.dev.kit import NOTES, Program, Session, note, notes_path
+from tests.dev.kit import NOTES, Program, Session, assert_nothing_is_left, note, notes_path
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,6 +36,7 @@ async def name(cluster: TestCluster) -> AsyncIterator[str]:
     for kind in (kinds.ClusterRole, kinds.ClusterRoleBinding, kinds.Namespace, CONFIGURATION):
         await delete(cluster, kind, unique)
     await delete(cluster, kinds.ConfigMap, unique, "default")
+    await delete(cluster, LEASE, f"{unique}-dev", "default")
     await delete(cluster, kinds.CustomResourceDefinition, f"notes.{unique}.test.example.com")
 
 
@@ -122,8 +123,8 @@ def configuration(name: str, url: str = "https://127.0.0.1:1") -> dict[str, Any]
     }
 
 
-async def test_one_works_at_a_time(cluster: TestCluster, tmp_path: Path, name: str):
-    """A second session waits for the Lease; its webhooks stay when the first one ends."""
+async def test_one_session_at_a_time(cluster: TestCluster, tmp_path: Path, name: str):
+    """A second one says whose the cluster is, and ends; the first one's webhooks stay."""
     group = f"{name}.test.example.com"
     # Without a child: until the server knows a new kind, it may refuse it as an owner for a while.
     start, end = (NOTES.index(f"    await ctx.{each}(") for each in ("apply_owned", "patch_status"))
@@ -131,19 +132,38 @@ async def test_one_works_at_a_time(cluster: TestCluster, tmp_path: Path, name: s
     first = Program(tmp_path / "first", text)
     second = Program(tmp_path / "second", text.replace("text} 1", "text} 2"))
     options = "--kubeconfig", str(cluster.kubeconfig)
-    with contextlib.ExitStack() as stack:
-        one = stack.enter_context(Session(first, *options)).wait_until_running()
-        other = stack.enter_context(Session(second, *options))
-        other.wait_for("another replica holds the Lease", seconds=30)
-        assert "is running" not in other.text()
+    with Session(first, *options) as one:
+        one.wait_until_running()
+        with Session(second, *options) as other:
+            assert other.process.wait(30) == 1
+        assert f"process {one.process.pid} holds the Lease default/{name}-dev" in other.text()
+        assert "applied" not in other.text()
+        assert "Traceback" not in other.text()
         await create(cluster, name, "a", group)
         await wait_for_answer(cluster, group, "a 1")
+        with pytest.raises(ApiError, match="a bad note"):
+            await create(cluster, "two", "bad", group)
         one.process.terminate()
         assert one.process.wait(20) == 0
+    with Session(second, *options) as other:
         other.wait_until_running()
-        await wait_for_answer(cluster, group, "a 2")
-        with pytest.raises(ApiError, match="a bad note"):
-            await create(cluster, "three", "bad", group)
+        assert "alive?" not in other.text()
+
+
+async def test_a_session_whose_cluster_was_taken_ends(
+    cluster: TestCluster, tmp_path: Path, name: str
+):
+    """Another one may have taken it for dead, e.g. while this machine slept."""
+    program = Program(tmp_path, named(NOTES, name))
+    with Session(program, "--kubeconfig", str(cluster.kubeconfig)) as session:
+        session.wait_until_running()
+        await cluster.client.patch(
+            LEASE, f"{name}-dev", "default", patch={"spec": {"holderIdentity": "elsewhere"}}
+        )
+        assert session.process.wait(20) == 1
+    assert "error: another session of this operator is at work" in session.text()
+    assert "elsewhere holds the Lease" in session.text()
+    assert "Traceback" not in session.text()
 
 
 async def wait_for_answer(cluster: TestCluster, group: str, expected: str) -> None:
@@ -196,16 +216,41 @@ async def test_what_others_took_over_stays(cluster: TestCluster, tmp_path: Path,
     assert await cluster.client.get(CONFIGURATION, name) == theirs
 
 
-async def test_a_second_session_takes_what_a_first_one_left(
+async def test_a_session_that_is_killed_leaves_no_webhook(
     cluster: TestCluster, tmp_path: Path, name: str
 ):
-    """Its own leavings are no obstacle, even of one that was killed."""
+    """Its fork server takes them away, and its claim; else all writes of the kind would fail."""
     program = Program(tmp_path, named(NOTES, name))
     options = "--kubeconfig", str(cluster.kubeconfig)
     with Session(program, *options) as killed:
         killed.wait_until_running()
+        family = killed.family()
         killed.process.kill()
         assert killed.process.wait(20) == -9
+        assert_nothing_is_left(family, killed.temporary)
+    for kind, named_so, namespace in (
+        (CONFIGURATION, name, None),
+        (LEASE, f"{name}-dev", "default"),
+    ):
+        with pytest.raises(NotFound):
+            await cluster.client.get(kind, named_so, namespace)
+    await create(cluster, "one", "bad", f"{name}.test.example.com")
+
+
+async def test_a_second_session_takes_what_a_first_one_left(
+    cluster: TestCluster, tmp_path: Path, name: str
+):
+    """Its own leavings are no obstacle, even of one of which nothing had the time to clear up."""
+    program = Program(tmp_path, named(NOTES, name))
+    options = "--kubeconfig", str(cluster.kubeconfig)
+    with Session(program, *options) as killed:
+        killed.wait_until_running()
+        killed.server_process().suspend()
+        family = killed.family()
+        killed.process.kill()
+        assert killed.process.wait(20) == -9
+        for each in family[1:]:
+            each.kill()
     with Session(program, *options) as session:
         session.wait_for("is running$", seconds=60)  # after the Lease's time
         with pytest.raises(ApiError, match="a bad note"):

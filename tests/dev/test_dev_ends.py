@@ -209,6 +209,54 @@ def test_a_program_from_no_file(tmp_path: Path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ("def broken(:\n", r"app/notes.py.*\n.*\n.*\n.*SyntaxError"),
+        ("operator.controller(Note, owns=['x'])\n", "error: an object of type str has no kind"),
+    ],
+)
+def test_a_program_that_is_broken_from_the_start(tmp_path: Path, broken: str, says: str):
+    """Its error is shown without our own frames, and the save that mends it starts it."""
+    program = Program(tmp_path, f"{NOTES}\n{broken}")
+    session = Session(program, command=["-m", "rws_operator.dev", "app"])
+    with session:
+        session.wait_for("could not be started; the next save starts it again", seconds=20)
+        said = session.text()
+        assert re.search(says, said)
+        assert "runpy" not in said
+        assert "/rws_operator/" not in said
+        program.file.write_text(NOTES)
+        session.wait_until_running()
+        since = session.mark()
+        program.edit("text} 1", "text} 2")
+        session.wait_for("is running again", since)
+
+
+def test_a_program_that_is_broken_before_its_package_is(tmp_path: Path):
+    """There is nothing of it to be imported, and yet its files are watched."""
+    program = Program(tmp_path, NOTES)
+    package = program.folder / "app" / "__init__.py"
+    package.write_text("import time\ntime.sleep(5.5)\n1 / 0\n")
+    session = Session(program, command=["-m", "rws_operator.dev", "app"])
+    with session:
+        session.wait_for("still being imported after 5 s: it is at app/__init__.py:2", seconds=20)
+        session.wait_for("the next save starts it again")
+        package.write_text("1 / 0  # again\n")
+        session.wait_for("1 / 0  # again")
+        session.process.send_signal(signal.SIGINT)
+        assert session.process.wait(20) == 130
+
+
+def test_a_program_that_is_not_there(tmp_path: Path):
+    """No save would mend the command line: one line, exit code 1."""
+    session = Session(Program(tmp_path, NOTES), command=["-m", "rws_operator.dev", "nowhere"])
+    with session:
+        assert session.process.wait(20) == 1
+    (line,) = session.text().splitlines()
+    assert line.startswith(f"error: there is no module nowhere in {tmp_path}")
+
+
 def test_without_watchfiles(monkeypatch: pytest.MonkeyPatch):
     """Who runs only operators has no need of it; who develops is told how to have it."""
     monkeypatch.setitem(sys.modules, "watchfiles", None)

@@ -187,7 +187,7 @@ def test_a_key_in_a_ca_is_refused_without_being_shown() -> None:
         ({"url": "https://h:0"}, "has port 0"),
         ({"url": "https://h:x"}, "is no URL"),
         ({"url": "https://h:99999"}, "is no URL"),
-        ({"url": "https://h/?a=b"}, "holds a query"),
+        ({"url": "https://h/?a=b"}, "holds a query: write https://HOST:PORT; each webhook"),
         ({"url": "https://h?"}, "holds a query"),
         ({"url": "https://h/#a"}, "holds a fragment"),
         ({"url": "https://h /a"}, "holds white space"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rws_operator.project import controlplane
 from rws_operator.project.command import main
 from rws_operator.testing.find import PROGRAMS, cache_folder, find_programs, in_use, is_in_use
 from rws_operator.testing.folder import owned_folder
@@ -152,6 +153,17 @@ def test_clean_removes_programs_and_what_the_dead_left(
     left = [folder for folder in (oldest, *newer) if (folder / "etcd").exists()]
     assert left == (newer if version else [])
     assert f"removed {oldest} (0 MB)" in done.output
+
+
+def test_a_clean_that_is_interrupted_speaks_of_no_build(monkeypatch: pytest.MonkeyPatch):
+    """What it says is kept would be what it was removing."""
+
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(controlplane, "clear_cached", interrupted)
+    done = CliRunner().invoke(main, ["controlplane", "clean"])
+    assert (done.exit_code, done.output) == (130, "rws-operator: stopped\n")
 
 
 def test_clean_leaves_what_a_control_plane_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -121,6 +121,19 @@ def test_an_undecodable_object_is_named(raw: bytes, message: str) -> None:
         Backup.from_wire(raw)
 
 
+def test_a_field_that_older_objects_lack_wants_a_default() -> None:
+    """Who adds a required field to a kind with objects is told what those need."""
+
+    class GrownSpec(Model):
+        size: int
+
+    class Grown(CustomResource, group="example.com", version="v1"):
+        spec: GrownSpec
+
+    with pytest.raises(DecodeError, match=r"\.spec\.size: Field required: give it a default"):
+        Grown.from_wire(b'{"metadata": {"name": "a"}, "spec": {}}')
+
+
 def make(name: str = "Thing", fields: dict[str, Any] | None = None, **keywords: Any) -> Any:
     """A class as a class statement makes it."""
     annotations = {field: value for field, (value, _) in (fields or {}).items()}

@@ -57,6 +57,18 @@ def config_map(name: str, **metadata: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
 
 
+def test_a_quiet_kind_hears_of_progress(admin: Access):
+    """Else a watch of it gets no bookmarks for minutes, and looks dead."""
+    made = admin.request_json("POST", CONFIG_MAPS, config_map("progress"))
+    written = int(made["metadata"]["resourceVersion"])
+
+    def has_followed() -> bool:
+        listed = admin.request_json("GET", "/apis/apps/v1/deployments?resourceVersion=0")
+        return int(listed["metadata"]["resourceVersion"]) >= written
+
+    wait_until(has_followed)
+
+
 async def test_two_run_side_by_side_and_the_stopped_one_leaves_nothing(audited: ControlPlane):
     """A second control plane has objects of its own; its end takes its processes and folder."""
     first = Access.read(audited.kubeconfig)
