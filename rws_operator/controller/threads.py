@@ -83,8 +83,8 @@ class HandlerThreads:
                     await asyncio.wait([call.answer])
             raise
         finally:
-            if not call.answer.done():
-                call.answer.cancel()
+            if not call.answer.cancel():
+                call.answer.exception()  # of a call that was cut nobody else asks for it
         return call.answer.result()
 
     def _submit(self, call: _Call) -> None:

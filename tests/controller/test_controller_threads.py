@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 
@@ -94,6 +95,28 @@ async def test_cut_call_is_waited_for_and_replaced() -> None:
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_what_a_cut_call_raises_in_the_end_is_no_news() -> None:
+    """Its run has ended otherwise: asyncio must not tell of an exception that nobody asked for."""
+    threads = HandlerThreads(size=1)
+    go_on, started, told = threading.Event(), threading.Event(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+
+    def fail_late() -> None:
+        started.set()
+        go_on.wait(10)
+        raise ValueError("late")
+
+    task = asyncio.create_task(threads.run(fail_late, on_cut=go_on.set))
+    await eventually(5, started.is_set, every=0.005)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    await threads.run(nothing, on_cut=nothing)  # the thread, too, forgets the call before
+    gc.collect()
+    assert told == []
 
 
 async def test_second_cancellation_is_delivered_at_once() -> None:
