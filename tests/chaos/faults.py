@@ -157,6 +157,15 @@ class Faults:
                 swapped += 1
         return f"swapped {swapped}"
 
+    async def make_peace(self) -> None:
+        """Once all faults are over, let what is not under test start afresh.
+
+        The controller manager's garbage collector reads which kinds there are every 30 s. Where the
+        API server is away or starting then, it can miss the deletion of an owner, and leaves the
+        children for good.
+        """
+        await self._control_plane.restart_controller_manager()
+
     # Faults of processes.
 
     async def kill(self, fault: Fault) -> str:

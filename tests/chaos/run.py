@@ -124,6 +124,7 @@ class _Run:
             try:
                 await eventually(_LEAD_SECONDS, self.replicas.leader)
                 await self._disturb()
+                await self.faults.make_peace()
                 converged = await self._converge()
                 self.say(f"at rest for {rest_seconds:g} s")
                 await asyncio.sleep(SETTLE_SECONDS)
