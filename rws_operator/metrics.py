@@ -23,6 +23,7 @@ _WEBHOOK_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 
 RECONCILE_RESULTS = ("success", "error", "requeue", "requeue_after")
 WRITE_VERBS = ("apply", "patch_status")
+QUEUE_LANES = ("normal", "low")
 REVIEW_RESULTS = ("allowed", "denied", "failed")
 EVENT_RESULTS = ("sent", "dropped", "failed")
 
@@ -96,11 +97,16 @@ handler_threads_stuck = Gauge(
 
 # Work queues. `name` is the queue's, `controller` its owner's: the same for a controller's own.
 queue_depth = Gauge("workqueue_depth", "Keys ready to be run.", ["name", "controller"])
+queue_delayed = Gauge(
+    "rws_workqueue_delayed",
+    "Keys that wait for a timer: back-offs, and requeues that were asked for.",
+    ["controller"],
+)
 queue_adds = Counter("workqueue_adds_total", "Keys added.", ["name", "controller"])
 queue_seconds = Histogram(
     "workqueue_queue_duration_seconds",
-    "Time a key was ready before a worker took it.",
-    ["name", "controller"],
+    "Time a key was ready before a worker took it, by lane.",
+    ["name", "controller", "lane"],
     buckets=_QUEUE_BUCKETS,
 )
 work_seconds = Histogram(
@@ -220,13 +226,15 @@ def declare_controller(name: str, *, workers: int | None = None) -> None:
     for by_queue in (
         queue_depth,
         queue_adds,
-        queue_seconds,
         work_seconds,
         queue_unfinished_seconds,
         queue_longest_seconds,
         queue_retries,
     ):
         by_queue.labels(name, name)
+    queue_delayed.labels(name)
+    for lane in QUEUE_LANES:
+        queue_seconds.labels(name, name, lane)
     if workers is not None:
         max_concurrent_reconciles.labels(name).set(workers)
 

@@ -120,8 +120,9 @@ def _controllers(has_election: bool) -> list[_Alert]:
             "15m",
             "warning",
             "{{ $value | humanizePercentage }} of the reconciles of {{ $labels.controller }} fail.",
-            "Failed objects are tried again, ever more slowly. Each failure has an event on its "
-            "object and a line in the log, which names the object and the error: kubectl get "
+            "Failed objects are tried again, ever more slowly. Each failure has a line in the "
+            "log, which names the object and the error, and an event on its object, unless too "
+            "many fail to be told: kubectl get "
             "events -A --field-selector type=Warning.",
         ),
         _Alert(

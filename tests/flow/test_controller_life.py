@@ -392,8 +392,8 @@ async def test_lagging_watch_loses_neither_edit_nor_deletion(
 
     @controller.reconcile
     async def reconcile(widget: Widget, ctx: Context) -> None:
-        sizes.append(widget.spec.size)
         await ctx.patch_status(widget, {"size": widget.spec.size})
+        sizes.append(widget.spec.size)
 
     await widgets.create(size=1)
     async with (

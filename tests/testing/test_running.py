@@ -101,7 +101,7 @@ async def test_the_first_converts_again_when_the_second_can_not_start(
     """The CRD may call the second by then, of which nothing is left."""
     await running_operator(sample.operator)
     monkeypatch.setattr("rws_operator.testing.running.READY_SECONDS", 1.0)
-    with pytest.raises(AssertionError, match="it does not lead"):
+    with pytest.raises(AssertionError, match="not so after 1 s"):
         await running_operator(sample.operator)
     bottles = namespace.api(OldBottle)
     await eventually(10, lambda: bottles.create({"metadata": {"name": "one"}}), every=0.02)
