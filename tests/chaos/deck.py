@@ -8,6 +8,7 @@ was taken off) would hold any more. That has a test of its own.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ def deal(random_: random.Random, seconds: float) -> list[Fault]:
             deck = list(DECK)
             random_.shuffle(deck)
         drawn = deck.pop()(random_)
-        longest = max(0.0, seconds - at)
+        longest = math.floor(10 * (seconds - at)) / 10
         faults.append(
             Fault(drawn.does, drawn.target, min(drawn.seconds, longest), drawn.details, at)
         )

@@ -21,6 +21,7 @@ from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.gate import Gate
 from tests.chaos import checks_history
+from tests.chaos.checks_logs import check_logs
 from tests.chaos.checks_state import check_state
 from tests.chaos.deck import REPLICAS
 from tests.chaos.faults import Faults
@@ -137,6 +138,7 @@ class _Run:
                 await asyncio.gather(*(slot.stop() for slot in self.replicas.slots))
         history = self._history(log, rest)
         report = _check(history, state)
+        report.complaints["logs"] = check_logs(self._logs())
         report.seen = {**self._seen(history), "converged after": converged, **report.seen}
         return report
 
@@ -165,6 +167,13 @@ class _Run:
 
     async def _state(self) -> State:
         return await read_state(self.cluster.client, NAMESPACE, self.workload.expected)
+
+    def _logs(self) -> dict[str, str]:
+        return {
+            process.name: slot.log(process).read_text(errors="replace")
+            for slot in self.replicas.slots
+            for process in slot.processes
+        }
 
     def _history(self, log: AuditLog, rest: tuple[float, float]) -> History:
         slots = self.replicas.slots

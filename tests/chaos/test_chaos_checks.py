@@ -17,6 +17,7 @@ from tests.chaos.checks_history import (
     check_rest,
     check_single_runs,
 )
+from tests.chaos.checks_logs import check_logs
 from tests.chaos.checks_state import (
     check_children,
     check_finalizers,
@@ -331,3 +332,27 @@ def test_an_end_that_nobody_asked_for_is_found() -> None:
     assert complaints(2)
     assert complaints(-11)
     assert complaints(-9, signal.SIGTERM)
+
+
+FINE = """2026-11-30T10:27:10.100Z INFO rws_operator.server serving
+2026-11-30T10:27:15.557Z ERROR rws_operator.controller reconcile failed: Troubled: number 3
+Traceback (most recent call last):
+  File "replica.py", line 1
+tests.chaos.replica.Troubled: number 3
+2026-11-30T10:27:16.000Z WARNING rws_operator.watch watch failed
+error: the Lease is lost
+"""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "2026-11-30T10:27:17.000Z ERROR asyncio Task exception was never retrieved",
+        "2026-11-30T10:27:17.000Z ERROR rws_operator.cache failed\nTraceback (most recent):",
+        "Traceback (most recent call last):\nKeyError: 'kind'",
+    ],
+)
+def test_an_error_that_nobody_expects_is_found(lines: str) -> None:
+    """In a log line, or bare at the end of a process; what handlers raise on purpose is fine."""
+    assert check_logs({"p": FINE}) == []
+    assert len(check_logs({"p": FINE + lines})) == 1
