@@ -190,5 +190,4 @@ class Recorder:
 def _is_namespace_gone(error: Exception) -> bool:
     if not isinstance(error, ApiError):
         return False
-    terminating = any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes)
-    return terminating or isinstance(error, NotFound)
+    return error.is_namespace_ending or isinstance(error, NotFound)

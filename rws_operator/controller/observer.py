@@ -106,6 +106,8 @@ class Observer:
             metrics.runtime_reconciles.labels(self._controller, result).inc()
         elif outcome.verdict is Verdict.LOST:
             log.info("the run stopped: this replica no longer leads")
+        elif outcome.verdict is Verdict.ENDING:
+            log.info("the run stopped: the object's namespace is being deleted")
         elif outcome.verdict is not Verdict.GONE:
             self._fell_short(outcome, record, log, attempt, retry_in)
 

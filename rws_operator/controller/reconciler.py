@@ -114,7 +114,7 @@ class Reconciler:
                 return await self._clean_up(run)
             return await self._bring_about(run)
         except Exception as error:
-            return judge(error)
+            return judge(error, None if run.record.deleting else run.key.namespace)
 
     def _holds_finalizer(self, record: ObjectRecord) -> bool:
         cleanup = self._cleanup

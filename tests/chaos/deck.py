@@ -84,13 +84,30 @@ def _hold_requests(random_: random.Random) -> Fault:
 
 
 def _cut(random_: random.Random) -> Fault:
-    details = random_.choice(({}, {"verb": "watch"}, {"verb": "patch"}))
+    details: dict[str, Any] = random_.choice(({}, {"verb": "watch"}, {"verb": "patch"}))
+    details = {**details, "reset": random_.random() < 0.5}
     return Fault("cut", random_.choice(TARGETS), details=details)
 
 
 def _expire(random_: random.Random) -> Fault:
     details = random_.choice(({}, {"resource": random_.choice(KINDS)}))
     return Fault("expire_watches", random_.choice(TARGETS), details=details)
+
+
+def _end(random_: random.Random) -> Fault:
+    return Fault("end_watches", random_.choice(TARGETS))
+
+
+def _trickle(random_: random.Random) -> Fault:
+    details = {
+        "bytes_a_second": random_.choice((50, 400, 3000)),
+        "verb": random_.choice(("watch", "list", "patch")),
+    }
+    return Fault("trickle", random_.choice(TARGETS), _seconds(random_, 3, 12), details)
+
+
+def _no_connections(random_: random.Random) -> Fault:
+    return Fault("refuse_connections", random_.choice(TARGETS), _seconds(random_, 1, 8))
 
 
 def _gone(random_: random.Random) -> Fault:
@@ -141,6 +158,7 @@ def _lose_answers(random_: random.Random) -> Fault:
     details = {
         "verb": random_.choice(("patch", "create", "delete", "update")),
         "times": random_.randint(1, 8),
+        "reset": random_.random() < 0.5,
     }
     return Fault("lose_answers", random_.choice(TARGETS), _seconds(random_, 2, 8), details)
 
@@ -183,7 +201,8 @@ def _freeze_briefly(random_: random.Random) -> Fault:
 
 
 DECK: tuple[Callable[[random.Random], Fault], ...] = (
-    _lag, _lag, _hold_answers, _hold_requests, _cut, _cut, _expire, _gone, _silent_watches,
+    _lag, _lag, _hold_answers, _hold_requests, _cut, _cut, _expire, _end, _trickle,
+    _no_connections, _gone, _silent_watches,
     _silence, _delay, _refuse, _refuse, _too_many, _refuse_renewals, _no_bookmarks, _lose_answers,
     _lose_answers, _no_api_server, _no_etcd, _compact, _swap_token, _revoke, _kill, _terminate,
     _freeze, _freeze_briefly,

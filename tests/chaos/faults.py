@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import OperatorError
@@ -101,6 +101,25 @@ class Faults:
         """Break connections."""
         gates = await self._gates(fault)
         return f"cut {sum(gate.cut(**fault.details) for gate in gates)}"
+
+    async def end_watches(self, fault: Fault) -> str:
+        """End open watches well."""
+        gates = await self._gates(fault)
+        return f"ended {sum(gate.end_watches() for gate in gates)}"
+
+    async def trickle(self, fault: Fault) -> str:
+        """Let answers come slowly."""
+        return await self._last(fault, lambda gate: gate.trickle(**fault.details))
+
+    async def refuse_connections(self, fault: Fault) -> str:
+        """Break all connections, and take no new one."""
+        gates = await self._gates(fault)
+        async with AsyncExitStack() as stack:
+            for gate in gates:
+                await stack.enter_async_context(gate.refuse_connections())
+            cut = sum(gate.cut() for gate in gates)
+            await asyncio.sleep(fault.seconds)
+        return f"cut {cut}"
 
     async def expire_watches(self, fault: Fault) -> str:
         """Tell open watches that their resource version is too old."""
