@@ -35,6 +35,7 @@ class Faults:
         self._replicas = replicas
         self._permissions = permissions
         self._one_at_a_time = asyncio.Lock()
+        self._no_connections = asyncio.Lock()  # a gate can't refuse twice at once
 
     async def carry_out(
         self, faults: Sequence[Fault], begin: float, say: Callable[[str], None]
@@ -114,7 +115,7 @@ class Faults:
     async def refuse_connections(self, fault: Fault) -> str:
         """Break all connections, and take no new one."""
         gates = await self._gates(fault)
-        async with AsyncExitStack() as stack:
+        async with self._no_connections, AsyncExitStack() as stack:
             for gate in gates:
                 await stack.enter_async_context(gate.refuse_connections())
             cut = sum(gate.cut() for gate in gates)
