@@ -137,7 +137,7 @@ async def world(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.behaviour("B5", "S12")
+@pytest.mark.behaviour("S12")
 @pytest.mark.parametrize(
     ("request_line", "code"),
     [
