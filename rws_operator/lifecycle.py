@@ -70,11 +70,13 @@ class Election:
         namespace: The Lease's, None for the pod's own.
         lease: The Lease's name.
         timing: The durations.
+        wall_clock: Seconds since the epoch, as the Lease tells them.
     """
 
     namespace: str | None
     lease: str
     timing: Timing
+    wall_clock: Callable[[], float]
 
 
 class Lifecycle:
@@ -332,6 +334,7 @@ class Lifecycle:
             lease_seconds=timing.lease_seconds,
             renew_seconds=timing.renew_seconds,
             retry_seconds=timing.retry_seconds,
+            wall_clock=self._election.wall_clock,
         )
 
     async def _lead(self) -> None:
