@@ -106,6 +106,11 @@ class ApiError(OperatorError):
         """The Status object's causes, e.g. one per invalid field."""
         return list(self.details.get("causes") or ())
 
+    @property
+    def is_namespace_ending(self) -> bool:
+        """Whether nothing is created there any more, because the namespace is being deleted."""
+        return any(cause.get("reason") == "NamespaceTerminating" for cause in self.causes)
+
 
 class BadRequest(ApiError):
     """400: the request itself is malformed."""

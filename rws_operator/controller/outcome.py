@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from rws_operator.errors import LeadershipLost, OperatorError, PermanentError, RetryAfter
+from rws_operator.errors import (
+    ApiError,
+    LeadershipLost,
+    OperatorError,
+    PermanentError,
+    RetryAfter,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +36,7 @@ class Verdict(Enum):
     TIMED_OUT = "timed out"  # cut at its deadline; backs off
     LOST = "lost"  # this replica no longer leads; nothing
     GONE = "gone"  # the object went away meanwhile; forgotten
+    ENDING = "ending"  # its namespace is being deleted, so it is next; nothing until it changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +62,13 @@ class Outcome:
 GONE = Outcome(Verdict.GONE)
 
 
-def judge(error: BaseException) -> Outcome:
-    """The outcome of a run that raised; a group counts as its errors do if all are alike."""
+def judge(error: BaseException, namespace: str | None = None) -> Outcome:
+    """The outcome of a run that raised; a group counts as its errors do if all are alike.
+
+    Args:
+        error: What it raised.
+        namespace: Of the object, if it has one and is not being deleted itself.
+    """
     if any(isinstance(each, LeadershipLost) for each in _tree(error)):
         return Outcome(Verdict.LOST, error=error)
     leaves = list(_leaves(error))
@@ -66,6 +78,8 @@ def judge(error: BaseException) -> Outcome:
         return Outcome(Verdict.RETRY_AFTER, seconds=max(delays), error=error)
     if all(isinstance(each, PermanentError) for each in leaves):
         return Outcome(Verdict.PERMANENT, error=error)
+    if namespace and all(_tells_the_end_of(namespace, each) for each in leaves):
+        return Outcome(Verdict.ENDING, error=error)
     return Outcome(Verdict.FAILED, error=error)
 
 
@@ -78,6 +92,16 @@ def cancelled() -> Outcome:
     """The outcome of a run that was cancelled by something it awaited, not by us."""
     error = asyncio.CancelledError("the handler was cancelled from within")
     return Outcome(Verdict.FAILED, error=error)
+
+
+def _tells_the_end_of(namespace: str, error: BaseException) -> bool:
+    """Whether an error, or what caused it, is that nothing is created there any more."""
+    return any(
+        isinstance(each, ApiError)
+        and each.is_namespace_ending
+        and f"/namespaces/{namespace}/" in each.request
+        for each in _tree(error)
+    )
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

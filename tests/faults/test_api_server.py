@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -181,9 +182,10 @@ async def test_an_etcd_that_was_restored_is_believed(
         await widgets.resize(6, "changed")
         await widgets.create("last")
         await eventually(30, lambda: check_converged(widgets))
-        await own_control_plane.restore(snapshot)
+        await own_control_plane.kill_api_server()
         gate.cut()
         lag.release()
+        await own_control_plane.restore(snapshot)
         await eventually(30, follows)
         names = set(versions(await cluster.client.list(WIDGET, widgets.namespace)))
         assert names == {"changed", "deleted", "left"}
@@ -251,7 +253,9 @@ async def test_a_watch_whose_version_was_compacted_lists_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The server's own 410: what was deleted meanwhile is told, and nothing alarms anybody."""
-    monkeypatch.setattr("rws_operator.watch.watch.CONNECT_SECONDS", 180)
+    # The module, not the function of that name that the package shows.
+    module = importlib.import_module("rws_operator.watch.watch")
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 180)
     for name in ("changed", "deleted"):
         await widgets.create(name)
     controller, runs = sizing_controller(widgets.namespace)

@@ -244,7 +244,8 @@ async def test_what_left_the_selector_is_cleaned_up_when_it_is_deleted(
         await eventually(20, lambda: calls == [("one", "cleanup")])
 
         async def finalizers() -> bool:
-            return (await widgets.get())["metadata"]["finalizers"] == ["example.com/theirs"]
+            found = await widgets.get()
+            return bool(found["metadata"]["finalizers"] == ["example.com/theirs"])
 
         await eventually(10, finalizers)
         assert await settled(lambda: len(calls), 3) == 1

@@ -16,7 +16,7 @@ from rws_operator.errors import ConnectionFailed, ServerError
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.eventually import eventually
-from rws_operator.testing.gate import Gate
+from rws_operator.testing.gate import Gate, GateRequest
 
 PROGRAM = """
 import asyncio, sys
@@ -225,3 +225,17 @@ async def test_the_port_stays_the_gates_own(gate: Gate) -> None:
             await asyncio.open_connection("127.0.0.1", urlsplit(gate.server).port)
     async with aiohttp.ClientSession() as session, session.get(f"{gate.server}/readyz") as answer:
         assert answer.status == 200
+
+
+async def test_a_fault_asks_once_about_each_request(gate: Gate, through: Client, path: str) -> None:
+    """However many stages a request has: a die is thrown once for it."""
+    asked: list[GateRequest] = []
+
+    def note(request: GateRequest) -> bool:
+        asked.append(request)
+        return True
+
+    with gate.delay(0.0, where=note) as delay:
+        for _ in range(3):
+            await through.request("GET", path)
+    assert len(asked) == delay.hits == 3
