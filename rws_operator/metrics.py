@@ -11,7 +11,7 @@ children once (`reconciles.labels(name)`) and keeps them.
 
 from __future__ import annotations
 
-from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, Summary
 from prometheus_client.exposition import generate_latest
 
 # Seconds. A reconcile without a write takes a few ms; its deadline is 120 s by default.
@@ -84,6 +84,11 @@ writes_skipped = Counter(
     "Writes not sent because they would have changed nothing.",
     ["controller", "verb"],
 )
+restless_status_writes = Counter(
+    "rws_restless_status_writes_total",
+    "Writes of a status that changed nothing in it but time stamps.",
+    ["controller"],
+)
 mapping_errors = Counter(
     "rws_watch_mapping_errors_total",
     "Mappings of a watched object to a controller's own that raised.",
@@ -91,8 +96,8 @@ mapping_errors = Counter(
 )
 handler_threads_stuck = Gauge(
     "rws_handler_threads_stuck",
-    "Threads of plain handlers still running past their deadline.",
-    ["controller"],
+    "Runs still going on past their deadline, in a thread or on the loop, by handler.",
+    ["controller", "handler"],
 )
 
 # Work queues. `name` is the queue's, `controller` its owner's: the same for a controller's own.
@@ -194,7 +199,12 @@ leader = Gauge(
 events = Counter("rws_events_total", "Events, by what became of them.", ["result"])
 loop_lag = Gauge(
     "rws_loop_lag_seconds",
-    "How late the event loop ran its last heartbeat; grows while the loop stalls.",
+    "How late the event loop ran its last heartbeat; grows while the loop is blocked.",
+)
+loop_blocked_seconds = Summary(
+    "rws_loop_blocked_seconds",
+    "Times that the event loop was blocked for more than a second, by the function called.",
+    ["function"],
 )
 
 
@@ -215,8 +225,8 @@ def declare_controller(name: str, *, workers: int | None = None) -> None:
         reconcile_seconds,
         max_concurrent_reconciles,
         active_workers,
-        handler_threads_stuck,
         mapping_errors,
+        restless_status_writes,
     ):
         by_controller.labels(name)
     for result in RECONCILE_RESULTS:

@@ -588,6 +588,11 @@ class Operator:
         """Whether this replica led and may not write any more; any thread may ask."""
         return self._lifecycle is not None and self._lifecycle.has_lost_lease()
 
+    @property
+    def blocked_seconds(self) -> float:
+        """How long the event loop has answered nothing, 0 while it does; any thread may ask."""
+        return self._lifecycle.blocked_seconds if self._lifecycle is not None else 0.0
+
     def is_at_work(self) -> bool:
         """Whether a controller, or a handler it left behind, has not ended; any thread may ask."""
         return self._lifecycle is not None and self._lifecycle.is_at_work()

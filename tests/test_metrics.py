@@ -26,7 +26,6 @@ CLOSED_SETS = {
     "workqueue_longest_running_processor_seconds",
     "workqueue_retries_total",
     "rws_workqueue_delayed",
-    "rws_handler_threads_stuck",
 }
 
 
@@ -90,9 +89,11 @@ def test_event_results_exist_from_the_start() -> None:
 
 
 def test_no_label_can_hold_an_objects_name() -> None:
-    """Cardinality: labels are controllers, kinds, verbs, codes, hosts, steps, paths, lanes."""
+    """Cardinality: controllers, functions, kinds, verbs, codes, hosts, steps, paths, lanes."""
     allowed = {
         "controller",
+        "function",
+        "handler",
         "name",
         "kind",
         "result",

@@ -164,13 +164,14 @@ def _controllers(has_election: bool) -> list[_Alert]:
 _PROCESS = (
     _Alert(
         "OperatorHandlerThreadStuck",
-        "max by (namespace, job, controller) (rws_handler_threads_stuck{%s}) > 0",
+        "max by (namespace, job, controller, handler) (rws_handler_threads_stuck{%s}) > 0",
         "10m",
         "warning",
-        "{{ $value }} handlers of {{ $labels.controller }} run on past their deadline.",
+        "{{ $value }} runs of {{ $labels.handler }} ({{ $labels.controller }}) go on past their "
+        "deadline.",
         "A plain function can't be stopped from outside; its object waits until it returns. The "
         "log says 'a handler hangs', with the handler and the object: give the call that hangs a "
-        "timeout of its own. A restart ends it.",
+        "timeout of its own. A restart ends it, and comes by itself once 32 threads hang.",
     ),
     _Alert(
         "OperatorWatchStale",
@@ -190,8 +191,9 @@ _PROCESS = (
         "warning",
         "The event loop of {{ $labels.pod }} is late by {{ $value | humanizeDuration }}.",
         "Something blocks the event loop, or the pod lacks CPU: webhooks answer late, and the "
-        "Lease may be lost. After 5 s the log has the stack of what blocks: write blocking code "
-        "as a plain function, which runs in a thread. Else raise the CPU request.",
+        "Lease may be lost. Within 2 s the log names the function that blocks, and the metric "
+        "rws_loop_blocked_seconds does afterwards: write blocking code as a plain function, which "
+        "runs in a thread. Else raise the CPU request.",
     ),
 )
 

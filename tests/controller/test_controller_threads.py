@@ -63,6 +63,28 @@ async def test_reserved_threads_add_up() -> None:
     assert threads._threads == 6
 
 
+async def test_closed_threads_end_once_they_have_nothing_to_do() -> None:
+    """One that waits ends at once, one that works after its call; a late call is still run."""
+    before = set(threading.enumerate())
+    threads, let_go = HandlerThreads(size=2), threading.Event()
+
+    def alive() -> int:
+        return len(set(threading.enumerate()) - before)
+
+    both = threading.Barrier(2)
+    await asyncio.gather(*(threads.run(both.wait, on_cut=nothing) for _ in range(2)))
+    working = asyncio.create_task(threads.run(lambda: let_go.wait(10), on_cut=nothing))
+    await asyncio.sleep(0.05)
+    assert alive() == 2
+    threads.close()
+    await eventually(5, lambda: alive() == 1)
+    let_go.set()
+    assert await working
+    await eventually(5, lambda: alive() == 0)
+    assert await threads.run(lambda: "late", on_cut=nothing) == "late"
+    await eventually(5, lambda: alive() == 0)
+
+
 async def test_threads_are_used_again() -> None:
     """Calls one after another share one thread."""
     threads = HandlerThreads(size=8)
@@ -139,7 +161,7 @@ async def test_second_cancellation_is_delivered_at_once() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
     go_on.set()
-    await eventually(5, lambda: threads._hanging == 0, every=0.005)
+    await eventually(5, lambda: threads._hanging.total() == 0, every=0.005)
 
 
 async def test_call_cut_before_it_started_never_runs() -> None:
@@ -188,3 +210,31 @@ async def test_hanging_threads_are_bounded_too() -> None:
         await stopped
     await asyncio.gather(*tasks, return_exceptions=True)
     await eventually(5, lambda: threads._threads <= 3, every=0.005)
+
+
+async def test_threads_that_all_hang_fail_liveness_and_are_named() -> None:
+    """From the last spare one on, until one of them ends: only a new process helps."""
+    threads = HandlerThreads(size=2, spare=2)
+    go_on = threading.Event()
+    started = threading.Barrier(3)
+
+    def hang() -> None:
+        started.wait(5)
+        go_on.wait(10)
+
+    tasks = [
+        asyncio.create_task(threads.run(hang, on_cut=nothing, name=name, wait=False))
+        for name in ("app.reconcile", "app.clean_up")
+    ]
+    await asyncio.to_thread(started.wait, 5)
+    tasks[0].cancel()
+    await asyncio.wait(tasks[:1])
+    assert threads.check() is None
+    tasks[1].cancel()
+    await asyncio.wait(tasks)
+    reason = threads.check() or ""
+    assert "2 threads hang" in reason
+    assert "app.reconcile (1)" in reason
+    assert "app.clean_up (1)" in reason
+    go_on.set()
+    await eventually(5, lambda: threads.check() is None, every=0.005)
