@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BROOK = Brook.resource_definition.kind
-BEFORE, AFTER = {"text": "before", "size": 2}, {"text": "after", "size": 1}
+BEFORE: dict[str, object] = {"text": "before", "size": 2}
+AFTER: dict[str, object] = {"text": "after", "size": 1}
 
 
 @pytest.fixture(scope="module")
