@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from rws_operator.cli.options import context_option, kubeconfig_option, option
+from rws_operator.cli.options import (
+    context_option,
+    kubeconfig_option,
+    namespace_option,
+    option,
+)
 from rws_operator.client import client
 from rws_operator.errors import OperatorError
 from rws_operator.manifests import extras
@@ -28,7 +33,7 @@ def uninstall_command(program: Program) -> click.Command:
     """Make the command."""
 
     @click.command("uninstall", help="Take the operator, its kinds and their objects away.")
-    @option("--namespace", help="Namespace it runs in.  [default: the operator's name]")
+    @namespace_option("Namespace it runs in.  [default: the operator's name]")
     @click.option("--keep-crds", is_flag=True, help="Leave its kinds and their objects.")
     @click.option(
         "--strip-finalizers",
