@@ -621,6 +621,7 @@ def test_the_command_asks_first(
     assert main(operator, [*command, "--yes"]) == 0
     assert capsys.readouterr().out.endswith(f"deleted ClusterRole {name}\n{name} is uninstalled\n")
     assert main(operator, command) == 0  # nothing is there: nothing to ask
+    assert capsys.readouterr().out.splitlines()[1:] == [f"nothing of {name} was there"]
     assert kubectl(control_plane, "get", "deployment", name, "--ignore-not-found") == ""
 
 
