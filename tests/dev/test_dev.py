@@ -352,6 +352,28 @@ def test_a_permission_that_is_missing_shows(session: Session, listed: str):
     wait_until(lambda: answer(session, "nosy") == "a 1")
 
 
+def test_the_token_of_a_run_is_renewed(session: Session):
+    """A run that lasts longer than its token has another one by then."""
+    since = session.mark()
+    session.program.file.write_text(AGEING + NOTES)
+    session.wait_for(RUNNING, since)
+    (token,) = session.temporary.glob("*/operator.token")
+    first = token.read_text()
+    wait_until(lambda: token.read_text() != first)
+
+
+AGEING = """
+import itertools
+from types import SimpleNamespace
+
+from rws_operator.dev import account
+
+hours = itertools.count(step=12 * 3600)
+account.time = SimpleNamespace(time=lambda: next(hours))
+account._LOOK_SECONDS = 0.05
+"""
+
+
 def test_no_lease_is_taken_and_no_pod_asked_for(session: Session):
     """One process is all there is: neither an election's wait nor a second replica."""
     lease = "/apis/coordination.k8s.io/v1/namespaces/note-operator/leases/note-operator"

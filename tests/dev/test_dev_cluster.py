@@ -266,7 +266,7 @@ async def test_a_configuration_that_is_written_to_meanwhile(
     memory = tmp_path / "installed.json"
     client = cluster.client
     await install.install(client, [configuration(name)], memory, alone=False)
-    deletions = []
+    deletions: list[Any] = []
 
     async def delete_late(*args: Any, **options: Any) -> None:
         if not deletions:
