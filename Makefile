@@ -4,13 +4,18 @@
 #   make test     all tests; ARGS="tests/cache -x" for some; K8S=1.34.4 for an older Kubernetes
 #   make e2e      the starter's operator from its template to its removal, pods as processes
 #   make check    format, lint, types, layers, spelling
+#   make load     OBJECTS (20000), RATE (50) edits a second for MINUTES (5), half of the runs failing
 #   make bench-webhooks   reviews a second, beside a bare aiohttp handler
 #   make soak-webhooks    the webhooks under load for SECONDS (300) a disturbance
 
-.PHONY: demo cluster test e2e check bench-webhooks soak-webhooks setup clean
+.PHONY: demo cluster test e2e check load bench-webhooks soak-webhooks setup clean
 .DEFAULT_GOAL := help
 ARGS ?=
 SECONDS ?= 300
+OBJECTS ?= 20000
+RATE ?= 50
+MINUTES ?= 5
+SEED ?=
 ifdef K8S
 export RWS_TEST_KUBERNETES_VERSION := $(K8S)
 endif
@@ -39,6 +44,11 @@ e2e: $(STAMP)
 
 check: $(STAMP)
 	@ci/check
+
+load: $(STAMP)
+	@$(VENV)/bin/python -m rws_operator.testing
+	@PYTHONPATH=. $(VENV)/bin/python bench/load.py --objects $(OBJECTS) --rate $(RATE) \
+		--minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 bench-webhooks: $(STAMP)
 	@PYTHONPATH=. $(VENV)/bin/python bench/webhooks.py $(ARGS)

@@ -2,8 +2,9 @@
 
 pytest loads it by its entry point wherever rws_operator is installed, also in runs that have
 nothing to do with operators. So it stands beside the package, whose modules bring the runtime with
-them, and imports that only when a fixture is used. `control_plane` needs nothing else; `cluster`,
-`namespace` and `running_operator` are async and need pytest-asyncio.
+them, and imports that only when a fixture is used. `control_plane`, `own_control_plane` and
+`audit_log` need nothing else; `cluster`, `namespace`, `gate` and `running_operator` are async and
+need pytest-asyncio.
 
 With pytest-xdist there is one control plane, too. The controller knows of no test, and a worker
 only of its own; so each worker whose tests need it asks the controller before its first test, which
@@ -14,6 +15,7 @@ Where no control plane can be had the tests are skipped, unless RWS_TEST_REQUIRE
 then they fail, so that CI never goes green without having tested.
 """
 
+import asyncio
 import contextlib
 import json
 import os
@@ -22,6 +24,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Generator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,14 +32,18 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rws_operator.testing.audit import AuditLog
     from rws_operator.testing.cluster import TestCluster, TestNamespace
     from rws_operator.testing.control_plane import ControlPlane
     from rws_operator.testing.errors import ControlPlaneError
+    from rws_operator.testing.gate import Gate
     from rws_operator.testing.operator_log import OperatorLog
     from rws_operator.testing.runs import OperatorRuns
 
 _HAS_FAILED = pytest.StashKey[bool]()
 _MISSING: "pytest.StashKey[ControlPlaneError]" = pytest.StashKey()
+_OWN_MISSING: "pytest.StashKey[ControlPlaneError]" = pytest.StashKey()
+_OWN: "pytest.StashKey[ControlPlane]" = pytest.StashKey()
 _LENDER: "pytest.StashKey[_Lender]" = pytest.StashKey()
 _NAMESPACE: "pytest.StashKey[tuple[Path, str]]" = pytest.StashKey()
 _LOG: "pytest.StashKey[OperatorLog]" = pytest.StashKey()
@@ -53,18 +60,28 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     A build takes minutes: it must neither count against a test's timeout nor hide its progress.
     """
     config = session.config
-    needed = any("control_plane" in getattr(item, "fixturenames", ()) for item in session.items)
-    if not needed or config.option.collectonly or os.environ.get("RWS_TEST_KUBECONFIG"):
+    if config.option.collectonly:
         return
     from rws_operator.testing.errors import ControlPlaneError
 
+    named = os.environ.get("RWS_TEST_KUBECONFIG")
     try:
-        if lent := getattr(config, "workerinput", {}).get(_LENT):
-            os.environ["RWS_TEST_KUBECONFIG"] = _borrow(lent)
-        else:
-            _find_programs(config)
+        if _is_used(session, "control_plane") and not named:
+            if lent := getattr(config, "workerinput", {}).get(_LENT):
+                os.environ["RWS_TEST_KUBECONFIG"] = _borrow(lent)
+            else:
+                _find_programs(config)
     except ControlPlaneError as error:
         config.stash[_MISSING] = error
+    try:
+        if _is_used(session, "own_control_plane"):
+            _find_programs(config)
+    except ControlPlaneError as error:
+        config.stash[_OWN_MISSING] = error
+
+
+def _is_used(session: pytest.Session, fixture: str) -> bool:
+    return any(fixture in getattr(item, "fixturenames", ()) for item in session.items)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -103,17 +120,61 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 def control_plane(pytestconfig: pytest.Config) -> "ControlPlane":
     """One control plane for the whole run, started when the first test asks for it."""
     from rws_operator.testing.control_plane import ControlPlane
+
+    return _until_the_end(pytestconfig, ControlPlane(), _MISSING)
+
+
+@pytest.fixture(scope="session")
+def own_control_plane(pytestconfig: pytest.Config) -> "ControlPlane":
+    """A control plane for tests that kill, restart, restore or compact; it writes an audit log.
+
+    It is never a cluster that RWS_TEST_KUBECONFIG names. What a test has left dead is started again
+    before the next.
+    """
+    from rws_operator.testing.control_plane import ControlPlane
+
+    own = ControlPlane(audit=True, dedicated=True)
+    pytestconfig.stash[_OWN] = _until_the_end(pytestconfig, own, _OWN_MISSING)
+    return own
+
+
+@pytest.fixture
+def audit_log(own_control_plane: "ControlPlane") -> "AuditLog":
+    """Who wrote what on `own_control_plane`, and when."""
+    from rws_operator.testing.audit import AuditLog
+
+    return AuditLog(own_control_plane.audit_log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Repair what a test has done to the control plane that it may harm."""
+    own = item.config.stash.get(_OWN, None)
+    if own is not None and "own_control_plane" in getattr(item, "fixturenames", ()):
+        # In a thread: pytest-asyncio keeps event loops of its own in this one.
+        with ThreadPoolExecutor(1) as executor:
+            executor.submit(asyncio.run, own.repair()).result()
+
+
+def _until_the_end(
+    config: pytest.Config,
+    control_plane: "ControlPlane",
+    missing: "pytest.StashKey[ControlPlaneError]",
+) -> "ControlPlane":
+    """Start a control plane, and stop it at the end of the run; skip the test if none can be had.
+
+    Not in the teardown of the last test: the report of what fails in it still asks.
+    """
     from rws_operator.testing.errors import ProgramsNotFound
 
-    if missing := pytestconfig.stash.get(_MISSING, None):
-        is_missing = isinstance(missing, ProgramsNotFound)
+    if error := config.stash.get(missing, None):
+        is_missing = isinstance(error, ProgramsNotFound)
         if not is_missing or os.environ.get("RWS_TEST_REQUIRE_KUBERNETES"):
-            raise missing
-        pytest.skip(f"no control plane: {missing}")
-    # Not to the teardown of the last test: the report of what fails in it still asks.
+            raise error
+        pytest.skip(f"no control plane: {error}")
     until_the_end = contextlib.ExitStack()
-    pytestconfig.add_cleanup(until_the_end.close)
-    return until_the_end.enter_context(ControlPlane())
+    config.add_cleanup(until_the_end.close)
+    return until_the_end.enter_context(control_plane)
 
 
 async def _cluster(control_plane: "ControlPlane") -> "AsyncIterator[TestCluster]":
@@ -134,6 +195,14 @@ async def _namespace(
     yield namespace
     if not request.node.stash.get(_HAS_FAILED, False):
         await namespace.delete()
+
+
+async def _gate(cluster: "TestCluster") -> "AsyncIterator[Gate]":
+    """A proxy before the test's API server, which fails on demand: `gate.kubeconfig`."""
+    from rws_operator.testing.gate import Gate
+
+    async with Gate(cluster.kubeconfig) as gate:
+        yield gate
 
 
 async def _running_operator(
@@ -161,6 +230,7 @@ except ImportError:  # its user has no async tests
 else:
     cluster = pytest_asyncio.fixture(name="cluster")(_cluster)
     namespace = pytest_asyncio.fixture(name="namespace")(_namespace)
+    gate = pytest_asyncio.fixture(name="gate")(_gate)
     running_operator = pytest_asyncio.fixture(name="running_operator")(_running_operator)
 
 
@@ -178,7 +248,9 @@ class _Lender:
         self._closing = threading.Event()
         # A socket's path holds a hundred bytes. The folder is closed to others in /tmp, too.
         parent = None if len(os.fsencode(tempfile.gettempdir())) <= 80 else "/tmp"  # noqa: S108
-        self._folder = tempfile.TemporaryDirectory(prefix="rws-lender-", dir=parent)
+        # Named and locked as a control plane's: the next start sweeps it if this process is killed.
+        self._folder = tempfile.TemporaryDirectory(prefix="rws-controlplane-", dir=parent)
+        self._lock = _lock_folder(self._folder.name)
         self.address = os.path.join(self._folder.name, "socket")
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.address)
@@ -195,16 +267,20 @@ class _Lender:
         self._thread.join(_END_SECONDS)
         self._listener.close()
         self._folder.cleanup()
+        os.close(self._lock)
         if self._control_plane is not None:
             self._control_plane.__exit__(None, None, None)
 
     def _serve(self) -> None:
-        while not self._closing.is_set():
-            with contextlib.suppress(OSError), self._listener.accept()[0] as connection:
-                if self._closing.is_set():
-                    return
-                # Short enough for the kernel to take it whole, whether it is read or not.
-                connection.sendall(json.dumps(self._lend()).encode())
+        with self._listener:  # else a worker would wait for a thread that has failed
+            while not self._closing.is_set():
+                with self._listener.accept()[0] as connection:
+                    if self._closing.is_set():
+                        return
+                    answer = json.dumps(self._lend()).encode()
+                    # Short enough for the kernel to take it whole, whether it is read or not.
+                    with contextlib.suppress(OSError):
+                        connection.sendall(answer)
 
     def _lend(self) -> tuple[str, str]:
         """The kind of answer, and the kubeconfig's path or the reason why there is none."""
@@ -226,6 +302,17 @@ class _Lender:
 
         _find_programs(self._config)
         return ControlPlane(dedicated=True).__enter__()
+
+
+def _lock_folder(folder: str) -> int:
+    """Lock a folder as rws_operator.testing.folder does, which brings the runtime with it."""
+    import fcntl
+
+    new = os.path.join(folder, "new.lock")
+    lock = os.open(new, os.O_CREAT | os.O_RDWR, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.rename(new, os.path.join(folder, "owner.lock"))
+    return lock
 
 
 def _borrow(address: str) -> str:

@@ -106,6 +106,11 @@ class ApiError(OperatorError):
         """The Status object's causes, e.g. one per invalid field."""
         return list(self.details.get("causes") or ())
 
+    @property
+    def is_namespace_ending(self) -> bool:
+        """Whether nothing is created there any more, because the namespace is being deleted."""
+        return any(cause.get("reason") == "NamespaceTerminating" for cause in self.causes)
+
 
 class BadRequest(ApiError):
     """400: the request itself is malformed."""
@@ -194,7 +199,8 @@ class PermanentError(OperatorError):
 class RetryAfter(OperatorError):
     """Raised by a reconcile: not done, try again after ``seconds``.
 
-    It counts neither as success nor as failure: the back-off neither grows nor resets.
+    It counts neither as success nor as failure: the back-off neither grows nor resets. Of several
+    in the ExceptionGroup of a TaskGroup, and nothing else in it, the longest delay holds.
 
     Args:
         seconds: Delay in seconds, at least 10 ms.

@@ -2,8 +2,8 @@
 
 Readiness: may traffic (webhooks) be sent here? It waits for the first sync, which latches: a
 watch that fails afterwards is a note in `?verbose`, so that a permission hiccup never takes the
-webhooks away. Liveness: is a restart needed? Only a dead task or a loop that stands still says
-so; if the loop hangs, the probe gets no answer at all, which kubelet counts the same.
+webhooks away. Liveness: is a restart needed? Only a dead task, or threads that all hang, say so; if
+the loop hangs, the probe gets no answer at all, which kubelet counts the same.
 
 Invariant: a check says why it fails, in words a person can act on, and is bounded in time.
 """

@@ -1,95 +1,155 @@
-"""Measures whether the event loop keeps up, and says what holds it when it does not.
+"""Watches the event loop from a thread, and names what blocks it: nothing on the loop could.
 
-A task beats on the loop; a thread beside it looks at the last beat. The task measures how late
-it was run (the metric `rws_loop_lag_seconds`). If it is not run for seconds, something blocks the
-loop: the thread logs that thread's stack, once per stall, since nothing on the loop could.
+    asked ──the loop answers──▶ answered ──next tick──▶ asked
+      └──no answer──▶ blocked: told after 1.25 s, then each time it has lasted twice as long
+
+The thread ticks; at each tick it asks the loop to answer, and counts the time until it does. Only
+time in which the thread itself was run counts: after a SIGSTOP, a suspended machine or a debugger
+that holds all threads, the loop has had no more chance to answer than the thread to ask.
+
+Invariants: what blocks the loop is told within 2 s, even if the log's handlers wait for the loop.
+A loop that answers is never called blocked. (C code that keeps the interpreter's lock stops this
+thread as well; then it is the unanswered liveness probe that tells.)
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 import threading
 import time
-import traceback
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
 
-from rws_operator import metrics
+from rws_operator import metrics, whereabouts
+from rws_operator.log import log_in_time
+
+if TYPE_CHECKING:
+    from rws_operator.whereabouts import Whereabouts
 
 log = logging.getLogger("rws_operator.heartbeat")
 
+TICK_SECONDS = 0.25
+BLOCKED_SECONDS = 1.25
+
+_STOPPED_SECONDS = 1.0  # a tick as late as that: this thread was not run either
+
 
 class Heartbeat:
-    """Watches the event loop that `run` is called on.
+    """Watches the event loop that it is entered on; a context manager.
 
     Args:
-        beat_seconds: Time between two beats.
-        stall_seconds: Time without a beat after which the loop counts as stalled.
+        tick_seconds: Time between two questions.
+        blocked_seconds: How long the loop may leave one unanswered before it is told.
     """
 
-    def __init__(self, *, beat_seconds: float = 0.5, stall_seconds: float = 5.0) -> None:
-        self._beat_seconds = beat_seconds
-        self._stall_seconds = stall_seconds
-        self._last_beat: float | None = None
-        self._loop_thread = 0
+    def __init__(
+        self, *, tick_seconds: float = TICK_SECONDS, blocked_seconds: float = BLOCKED_SECONDS
+    ) -> None:
+        self._tick_seconds = tick_seconds
+        self._block = _Block(blocked_seconds)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = self._depth = 0
+        self._asked = 0.0
+        self._answered: float | None = None
         self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="rws-heartbeat", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        self._thread.join(1.0)
+        self._block.seconds = 0.0
+        metrics.loop_lag.set(0)
+
+    @property
+    def blocked_seconds(self) -> float:
+        """How long the loop has left a question unanswered so far; any thread may ask."""
+        return self._block.seconds
 
     def check(self) -> str | None:
-        """A liveness check: fails when the loop was not run, or the beating has ended."""
-        if self._last_beat is None:
-            return None
-        silence = time.monotonic() - self._last_beat
-        if silence > self._stall_seconds + self._beat_seconds:
-            return f"no heartbeat for {silence:.1f} s"
-        return None
+        """A liveness check: who gets this answer knows that the loop is alive."""
+        return None if self._thread.is_alive() else "nobody watches the event loop any more"
 
-    async def run(self) -> None:
-        """Beat until cancelled; the thread ends with it."""
-        self._loop_thread = threading.get_ident()
-        self._last_beat = time.monotonic()
-        self._stop.clear()
-        watcher = threading.Thread(target=self._watch, name="rws-heartbeat", daemon=True)
-        watcher.start()
-        try:
-            while True:
-                await asyncio.sleep(self._beat_seconds)
-                now = time.monotonic()
-                metrics.loop_lag.set(max(0.0, now - self._last_beat - self._beat_seconds))
-                self._last_beat = now
-        finally:
-            self._stop.set()
-            watcher.join(timeout=1.0)
-            metrics.loop_lag.set(0)
+    def _answer(self) -> None:
+        """Run on the loop."""
+        self._depth = whereabouts.depth()
+        self._answered = time.monotonic()
+        metrics.loop_lag.set(self._answered - self._asked)
+
+    def _ask(self) -> None:
+        assert self._loop is not None
+        self._answered, self._asked = None, time.monotonic()
+        with suppress(RuntimeError):  # the loop is closed, and this thread about to be stopped
+            self._loop.call_soon_threadsafe(self._answer)
 
     def _watch(self) -> None:
-        """Run in the thread: look at the last beat until stopped."""
-        period = self._stall_seconds / 5
-        stalled_since: float | None = None
-        woke = time.monotonic()
-        while not self._stop.wait(period):
-            late, woke = time.monotonic() - woke - period, time.monotonic()
-            last_beat = self._last_beat
-            assert last_beat is not None
-            silence = woke - last_beat
-            if late > period:
-                continue  # the whole process was stopped; the loop has had no chance to beat
-            if silence >= self._stall_seconds:
-                metrics.loop_lag.set(silence)
-                if stalled_since is None:
-                    stalled_since = last_beat
-                    self._report(silence)
-            elif stalled_since is not None:
-                log.warning(
-                    "the event loop runs again",
-                    extra={"stalled_seconds": round(last_beat - stalled_since, 1)},
-                )
-                stalled_since = None
+        """Run in the thread: tick until stopped."""
+        self._ask()
+        before = self._asked
+        while not self._stop.wait(self._tick_seconds):
+            now = time.monotonic()
+            answered = self._answered
+            if answered is not None:
+                self._block.end(answered - before)
+                self._ask()
+            elif self._block.go_on(now - before):
+                self._block.tell(whereabouts.find(self._loop_thread, self._depth))
+            before = now
 
-    def _report(self, silence: float) -> None:
-        frame = sys._current_frames().get(self._loop_thread)
-        stack = "".join(traceback.format_stack(frame)) if frame else "(its thread is gone)"
-        log.error(
-            "the event loop is blocked; make the handler a plain function or await instead\n%s",
-            stack.rstrip(),
-            extra={"seconds": round(silence, 1)},
+
+class _Block:
+    """The time that the loop has not answered for, and what was told of it."""
+
+    def __init__(self, tell_seconds: float) -> None:
+        self.seconds = 0.0
+        self._tell_seconds = self._tell_at = tell_seconds
+        self._told: Whereabouts | None = None
+
+    def go_on(self, seconds: float) -> bool:
+        """Count time without an answer; return whether it is to be told now."""
+        if seconds < _STOPPED_SECONDS:
+            self.seconds += seconds
+        return self.seconds >= self._tell_at
+
+    def tell(self, at: Whereabouts | None) -> None:
+        """Tell where the loop stands."""
+        if at is None:  # it goes on at this moment
+            return
+        if at.is_debugged:  # somebody holds it on purpose
+            self.seconds, self._tell_at = 0.0, self._tell_seconds
+            return
+        metrics.loop_lag.set(self.seconds)
+        self._told = self._told or at
+        self._tell_at = 2 * self.seconds
+        log_in_time(
+            log,
+            logging.WARNING,
+            "the event loop is blocked: write what blocks as a plain function, or await it\n%s",
+            at.stack,
+            **_context(at, self.seconds),
         )
+
+    def end(self, seconds: float) -> None:
+        """The loop has answered, so many seconds after time was counted last."""
+        if self._told is not None:
+            took = self.seconds + max(0.0, seconds)
+            metrics.loop_blocked_seconds.labels(self._told.function).observe(took)
+            log_in_time(
+                log, logging.WARNING, "the event loop runs again", **_context(self._told, took)
+            )
+        self.seconds, self._told, self._tell_at = 0.0, None, self._tell_seconds
+
+
+def _context(at: Whereabouts, seconds: float) -> dict[str, object]:
+    return {
+        "function": at.function,
+        "at": at.place,
+        "blocked_seconds": round(seconds, 1),
+        **at.about,
+    }

@@ -5,6 +5,8 @@
             beside: webhooks answer for the endpoints' lag, and while controllers drain → close
             → election, recorder, informers → webhooks' certificate, HTTP server → client
 
+The heartbeat watches the event loop meanwhile, from before all of it until after.
+
 Nothing waits for the webhooks, and they for nothing: every replica serves them, and a kind whose
 list needs our own conversion syncs only once the API server can call us. Hence such a kind does
 not hold back readiness.
@@ -42,6 +44,7 @@ from rws_operator.health import FirstSync, Health, task_is_alive
 from rws_operator.heartbeat import Heartbeat
 from rws_operator.listener import Listener
 from rws_operator.server import Server
+from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -70,11 +73,13 @@ class Election:
         namespace: The Lease's, None for the pod's own.
         lease: The Lease's name.
         timing: The durations.
+        wall_clock: Seconds since the epoch, as the Lease tells them.
     """
 
     namespace: str | None
     lease: str
     timing: Timing
+    wall_clock: Callable[[], float]
 
 
 class Lifecycle:
@@ -107,6 +112,7 @@ class Lifecycle:
         self._lag_seconds = lag_seconds
         self._elector: LeaderElector | None = None
         self._server: Server | None = None
+        self._heartbeat = Heartbeat()
         self._leading = asyncio.Event()
         self._stopping = asyncio.Event()
         self._ending = asyncio.Event()
@@ -144,6 +150,11 @@ class Lifecycle:
         """Whether a controller, or a handler that one left behind, has not ended."""
         return bool(self._at_work())
 
+    @property
+    def blocked_seconds(self) -> float:
+        """How long the event loop has answered nothing, 0 while it does."""
+        return self._heartbeat.blocked_seconds
+
     async def run(
         self,
         given: Client | None,
@@ -161,6 +172,7 @@ class Lifecycle:
         if http_port is not None:
             self._server = Server(Listener("", http_port), health)
         async with AsyncExitStack() as stack:
+            stack.enter_context(self._heartbeat)
             client = given
             if client is None:
                 client = await stack.enter_async_context(await self._connect(kubeconfig, context))
@@ -171,6 +183,7 @@ class Lifecycle:
             for each in self._runnables:
                 each.bind(environment)
             self._add_checks(health, informers)
+            health.add_liveness("handler threads", environment.threads.check)
             if self._webhooks is not None:
                 self._webhooks.bind(client)
             health.add_note("watch", informers.failing)
@@ -183,6 +196,7 @@ class Lifecycle:
         return await client(kubeconfig, context, user_agent=f"{self._name} (rws-operator)")
 
     def _add_checks(self, health: Health, informers: Informers) -> None:
+        health.add_liveness("event loop", self._heartbeat.check)
         unsynced: Callable[[], list[str]] = informers.unsynced
         if self._webhooks is not None:
             health.add_readiness(f"webhooks of {self._name}", self._webhooks.check)
@@ -198,9 +212,7 @@ class Lifecycle:
         informers: Informers,
         recorder: Recorder,
     ) -> None:
-        heartbeat = Heartbeat()
-        health.add_liveness("event loop", heartbeat.check)
-        serving = [self._start(tasks, "heartbeat", heartbeat.run)]
+        serving = []
         if self._server is not None:
             serving.append(self._start(tasks, "HTTP server", self._server.run))
         if self._webhooks is not None:
@@ -239,6 +251,7 @@ class Lifecycle:
 
     async def _guard(self, part: str, work: Callable[[], Awaitable[None]]) -> None:
         """Run a part; its end ends everything."""
+        handling.set({"part": part})
         try:
             await work()
             if not self._ending.is_set():
@@ -332,6 +345,7 @@ class Lifecycle:
             lease_seconds=timing.lease_seconds,
             renew_seconds=timing.renew_seconds,
             retry_seconds=timing.retry_seconds,
+            wall_clock=self._election.wall_clock,
         )
 
     async def _lead(self) -> None:

@@ -11,7 +11,7 @@ children once (`reconciles.labels(name)`) and keeps them.
 
 from __future__ import annotations
 
-from prometheus_client import REGISTRY, Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, Summary
 from prometheus_client.exposition import generate_latest
 
 # Seconds. A reconcile without a write takes a few ms; its deadline is 120 s by default.
@@ -23,6 +23,7 @@ _WEBHOOK_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 
 RECONCILE_RESULTS = ("success", "error", "requeue", "requeue_after")
 WRITE_VERBS = ("apply", "patch_status")
+QUEUE_LANES = ("normal", "low")
 REVIEW_RESULTS = ("allowed", "denied", "failed")
 EVENT_RESULTS = ("sent", "dropped", "failed")
 
@@ -90,17 +91,22 @@ mapping_errors = Counter(
 )
 handler_threads_stuck = Gauge(
     "rws_handler_threads_stuck",
-    "Threads of plain handlers still running past their deadline.",
-    ["controller"],
+    "Runs still going on past their deadline, in a thread or on the loop, by handler.",
+    ["controller", "handler"],
 )
 
 # Work queues. `name` is the queue's, `controller` its owner's: the same for a controller's own.
 queue_depth = Gauge("workqueue_depth", "Keys ready to be run.", ["name", "controller"])
+queue_delayed = Gauge(
+    "rws_workqueue_delayed",
+    "Keys that wait for a timer: back-offs, and requeues that were asked for.",
+    ["controller"],
+)
 queue_adds = Counter("workqueue_adds_total", "Keys added.", ["name", "controller"])
 queue_seconds = Histogram(
     "workqueue_queue_duration_seconds",
-    "Time a key was ready before a worker took it.",
-    ["name", "controller"],
+    "Time a key was ready before a worker took it, by lane.",
+    ["name", "controller", "lane"],
     buckets=_QUEUE_BUCKETS,
 )
 work_seconds = Histogram(
@@ -188,7 +194,12 @@ leader = Gauge(
 events = Counter("rws_events_total", "Events, by what became of them.", ["result"])
 loop_lag = Gauge(
     "rws_loop_lag_seconds",
-    "How late the event loop ran its last heartbeat; grows while the loop stalls.",
+    "How late the event loop ran its last heartbeat; grows while the loop is blocked.",
+)
+loop_blocked_seconds = Summary(
+    "rws_loop_blocked_seconds",
+    "Times that the event loop was blocked for more than a second, by the function called.",
+    ["function"],
 )
 
 
@@ -209,7 +220,6 @@ def declare_controller(name: str, *, workers: int | None = None) -> None:
         reconcile_seconds,
         max_concurrent_reconciles,
         active_workers,
-        handler_threads_stuck,
         mapping_errors,
     ):
         by_controller.labels(name)
@@ -220,13 +230,15 @@ def declare_controller(name: str, *, workers: int | None = None) -> None:
     for by_queue in (
         queue_depth,
         queue_adds,
-        queue_seconds,
         work_seconds,
         queue_unfinished_seconds,
         queue_longest_seconds,
         queue_retries,
     ):
         by_queue.labels(name, name)
+    queue_delayed.labels(name)
+    for lane in QUEUE_LANES:
+        queue_seconds.labels(name, name, lane)
     if workers is not None:
         max_concurrent_reconciles.labels(name).set(workers)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
@@ -29,7 +30,7 @@ from rws_operator.webhook.certificate import YEAR_SECONDS
 from rws_operator.webhook.declaration import STAGE_SECONDS, Declaration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rws_operator.client import Client
     from rws_operator.manifests.extras import Extras
@@ -99,6 +100,7 @@ class Operator:
         lease_seconds: int = 15,
         renew_seconds: int = 10,
         retry_seconds: int = 2,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Let only one of several replicas work at a time: the holder of a Lease.
 
@@ -108,6 +110,8 @@ class Operator:
             lease_seconds: How long the others wait after a leader's last sign of life.
             renew_seconds: How long a leader may write after its last renewal.
             retry_seconds: Time between two renewals.
+            wall_clock: Seconds since the epoch as they are written to the Lease, for people to
+                read: nothing is judged by them. For tests with clocks that differ.
 
         Raises:
             ConfigurationError: A name can't be used, or the durations are out of order.
@@ -118,6 +122,7 @@ class Operator:
             namespace,
             check_subdomain(lease or self._object_name, "leader election: lease"),
             Timing(lease_seconds, renew_seconds, retry_seconds),
+            wall_clock,
         )
 
     @overload
@@ -582,6 +587,11 @@ class Operator:
     def has_lost_lease(self) -> bool:
         """Whether this replica led and may not write any more; any thread may ask."""
         return self._lifecycle is not None and self._lifecycle.has_lost_lease()
+
+    @property
+    def blocked_seconds(self) -> float:
+        """How long the event loop has answered nothing, 0 while it does; any thread may ask."""
+        return self._lifecycle.blocked_seconds if self._lifecycle is not None else 0.0
 
     def is_at_work(self) -> bool:
         """Whether a controller, or a handler it left behind, has not ended; any thread may ask."""

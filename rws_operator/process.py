@@ -1,59 +1,48 @@
 """Runs a program's Operator as a process: signals, exit code, and an end in bounded time.
 
-The first SIGTERM or SIGINT asks for a clean stop, a second one cuts it short. A process that
-ought to end does so in bounded time, whatever hangs in it. Where the Lease is lost, the controllers
-and the handlers they left must end within `LOST_SECONDS`, or the process does: a stuck handler must
-not go on beside those of the next leader. What nobody can see from here, e.g. a thread that a
-handler started, may go on until the Lease expires at most, before which nobody else leads unless
-it took the Lease by force: then the process ends in any case. Until then webhooks are answered, as
-at a clean stop. What is on the event loop can't see to that when the loop itself is blocked, so a
-thread does.
+Whatever hangs in it, a process that ought to end does (D: `Runner.stop_seconds`, the drain; the
+seconds are those of `guard`, whose thread sees to it; what is on the event loop could not where
+the loop itself is blocked):
+
+    what happens                             the process has ended          exit code
+    the program ends by itself               EXIT_SECONDS later             0, or 1 if it failed
+    SIGTERM or SIGINT                        D + AFTER_DRAIN_SECONDS later  0, or 1 if it had to be
+    another one                              CUT_SECONDS later              1
+    a signal once the work is over           at once                        that of the work
+    the Lease is lost: controllers, or       LOST_SECONDS later             1
+                       handlers they left,
+                       are at work then
+                       else                  before it expires              1
+    the loop is dead                         within 20 s                    1
+
+Each of them holds whatever came before, so the earliest counts; each takes up to half a second more
+where the log is not read. Before a lost Lease expires nobody else leads, unless it was taken by
+force: until then webhooks are answered, as at a clean stop, and what nobody can see from here, e.g.
+a thread that a handler started, may go on. A handler that hangs must not go on beside those of the
+next leader. A dead loop answers neither webhooks nor probes, with or without an election, and the
+kubelet would take half a minute to find out and as long again to end it.
+
+`dev` uses the guard alone: there the fork server kills what does not stop, and no loop is dead,
+since somebody may look into it with a debugger.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
-import logging
-import os
-import signal
 import sys
-import threading
-import time
 import traceback
 from typing import TYPE_CHECKING, Protocol
 
 from rws_operator.errors import OperatorError
+from rws_operator.guard import Guard, Guarded
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
-
-LOST_SECONDS = 0.7
-"""How long controllers, and handlers they left, may take to end once the Lease is lost."""
-
-EXIT_SECONDS = 2.0
-"""How long a process whose work is over may take to end by itself."""
-
-AFTER_DRAIN_SECONDS = 12.0
-"""How long a clean stop may take after `Runner.stop_seconds`: less than a pod's grace period."""
-
-_WATCH_SECONDS = 0.1
-_TELL_SECONDS = 0.2
+    from collections.abc import Awaitable, Callable
 
 
-class Runner(Protocol):
+class Runner(Guarded, Protocol):
     """What a process needs of an Operator."""
-
-    @property
-    def stop_seconds(self) -> float:
-        """How long what is under way may go on once a stop was asked for."""
-        ...
-
-    @property
-    def expiry_seconds(self) -> float:
-        """How long after it may not write any more its Lease expires."""
-        ...
 
     async def run(
         self,
@@ -65,17 +54,6 @@ class Runner(Protocol):
         context: str | None,
     ) -> None:
         """Run it."""
-
-    def stop(self) -> None:
-        """Ask `run` to end well."""
-
-    def has_lost_lease(self) -> bool:
-        """Whether it may not write any more."""
-        ...
-
-    def is_at_work(self) -> bool:
-        """Whether a controller, or a handler it left behind, has not ended."""
-        ...
 
 
 def run(
@@ -101,23 +79,9 @@ def run(
 
     spare_the_collector()
     try:
-        with ended_with_lease(program):
-            return asyncio.run(_serve(program, start, debug=debug))
+        return asyncio.run(_serve(program, start, debug=debug))
     except KeyboardInterrupt:
         return 1
-
-
-@contextlib.contextmanager
-def ended_with_lease(program: Runner) -> Iterator[None]:
-    """While it runs, see to it that the process ends in time if the program loses its Lease."""
-    ended = threading.Event()
-    threading.Thread(
-        target=_end_with_lease, args=(program, ended), name="rws-lease-guard", daemon=True
-    ).start()
-    try:
-        yield
-    finally:
-        ended.set()
 
 
 def spare_the_collector() -> None:
@@ -132,69 +96,22 @@ def spare_the_collector() -> None:
 async def _serve(program: Runner, start: Callable[[], Awaitable[None]], *, debug: bool) -> int:
     task = asyncio.current_task()
     assert task is not None
-    loop = asyncio.get_running_loop()
-    received: list[signal.Signals] = []
-
-    def stop(number: signal.Signals) -> None:
-        received.append(number)
-        logging.getLogger("rws_operator").info("stopping", extra={"signal": number.name})
-        if len(received) == 1:
-            program.stop()
-            _end_soon(1, program.stop_seconds + AFTER_DRAIN_SECONDS)
-        else:
-            task.cancel()
-            _end_soon(1, EXIT_SECONDS)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, number)
     code = 1
-    try:
-        await start()
-        code = 0
-    except* OperatorError as group:
-        for error in _flat(group):
-            tell_failure(error, debug=debug)
-    except* Exception as group:
-        traceback.print_exception(group)
-    except* asyncio.CancelledError:
-        pass
-    finally:
-        # What still hangs in this process, e.g. a handler's thread, does not keep it alive.
-        _end_soon(code, EXIT_SECONDS)
+    with Guard(program) as guard:
+        guard.heed_signals(task.cancel)
+        try:
+            await start()
+            code = 0
+        except* OperatorError as group:
+            for error in _flat(group):
+                tell_failure(error, debug=debug)
+        except* Exception as group:
+            traceback.print_exception(group)
+        except* asyncio.CancelledError:
+            pass
+        finally:
+            guard.leave(code)
     return code
-
-
-def _end_with_lease(program: Runner, ended: threading.Event) -> None:
-    """End a process before its Lease expires, and earlier if controllers are still at work.
-
-    Even while its event loop is blocked.
-    """
-    while not program.has_lost_lease():
-        if ended.wait(_WATCH_SECONDS):
-            return
-    _end_soon(1, program.expiry_seconds - _WATCH_SECONDS - _TELL_SECONDS)
-    time.sleep(LOST_SECONDS)
-    if program.is_at_work():
-        _end_soon(1, 0.0)
-
-
-def _end_soon(code: int, seconds: float) -> None:
-    """Let the process live so many seconds at most."""
-
-    def tell() -> None:
-        logging.getLogger("rws_operator").warning("ending the process: something hangs in it")
-        logging.shutdown()
-
-    def end() -> None:
-        # Not on this thread: whoever reads the log may be what hangs.
-        telling = threading.Thread(target=tell, daemon=True)
-        telling.start()
-        telling.join(_TELL_SECONDS)
-        os._exit(code)
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
 
 
 def tell_failure(error: BaseException, *, debug: bool) -> int:

@@ -7,7 +7,8 @@ A key is in one of four states, and these are all the transitions:
 
     idle     add                → ready
              requeue_after, back_off → waiting
-    ready    add, its timer     → ready (in the NORMAL lane, if that is what was added)
+    ready    add                → ready (in the NORMAL lane, if that is what was added)
+             its timer fires    → ready
              discard            → idle
              requeue_after, back_off → ready: it runs now, and a run replaces the timer
              get                → running, without a timer
@@ -29,7 +30,9 @@ Rules that follow:
 3. An urgent add ends a back-off, a soft one waits for its end.
 4. Lanes: within a lane first come, first served. NORMAL goes before LOW; once the oldest LOW key
    has waited for `AGE_SECONDS` the lanes take turns, so neither starves and a fresh NORMAL key
-   never waits behind more than one old LOW key per key before it.
+   never waits behind more than one old LOW key per key before it. What a timer makes ready is
+   LOW: thousands of objects that failed together are tried again together, and what changes
+   meanwhile must not wait for them.
 5. `close` frees every getter with `QueueClosed` and drops all timers; nothing is handed out
    afterwards, and what is added then is ignored.
 """
@@ -110,12 +113,15 @@ class Queue(Generic[K]):
         self.closed = False
         self._entries: dict[K, _Entry] = {}
         self._lanes: tuple[OrderedDict[K, _Entry], ...] = (OrderedDict(), OrderedDict())
+        self._running: set[_Entry] = set()
         self._getters: deque[asyncio.Future[None]] = deque()
         self._low_has_turn = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._adds = metrics.queue_adds.labels(name, name)
         self._retries = metrics.queue_retries.labels(name, name)
-        self._queue_seconds = metrics.queue_seconds.labels(name, name)
+        self._queue_seconds = [
+            metrics.queue_seconds.labels(name, name, lane.name.lower()) for lane in Lane
+        ]
         self._work_seconds = metrics.work_seconds.labels(name, name)
         _measure(name, self)
 
@@ -192,6 +198,7 @@ class Queue(Generic[K]):
         """Unlock a key that `get` gave; whoever took it may call this much later."""
         entry = self._entries[key]
         self._work_seconds.observe(self._now() - entry.since)
+        self._running.remove(entry)
         entry.state = _State.WAITING
         self._settle(key, entry)
 
@@ -206,8 +213,11 @@ class Queue(Generic[K]):
 
     def ages(self) -> list[float]:
         """Seconds that each key running now has been running."""
-        running = [e.since for e in self._entries.values() if e.state is _State.RUNNING]
-        return [self._now() - since for since in running]
+        return [self._now() - entry.since for entry in tuple(self._running)]
+
+    def delayed(self) -> int:
+        """Number of keys that wait for a timer, and neither run nor are ready."""
+        return len(self._entries) - len(self) - len(self._running)
 
     def _now(self) -> float:
         if self._loop is None:
@@ -233,9 +243,8 @@ class Queue(Generic[K]):
     def _fire(self, key: K, entry: _Entry) -> None:
         entry.drop_timer()
         if entry.state is _State.READY:
-            self._lift(key, entry, Lane.NORMAL)
             return
-        entry.note(Lane.NORMAL, urgent=False)
+        entry.note(Lane.LOW, urgent=False)
         if entry.state is _State.WAITING:
             self._settle(key, entry)
 
@@ -275,9 +284,10 @@ class Queue(Generic[K]):
         self._low_has_turn = lane is Lane.NORMAL
         key, entry = self._lanes[lane].popitem(last=False)
         now = self._now()
-        self._queue_seconds.observe(now - entry.since)
+        self._queue_seconds[lane].observe(now - entry.since)
         entry.drop_timer()
         entry.state, entry.since = _State.RUNNING, now
+        self._running.add(entry)
         return key
 
     async def _wait(self) -> None:
@@ -313,6 +323,7 @@ def _measure(name: str, queue: Queue[K]) -> None:
         return lambda: sum(what(each) for each in known if not each.closed)
 
     metrics.queue_depth.labels(name, name).set_function(over_all(len))
+    metrics.queue_delayed.labels(name).set_function(over_all(lambda each: each.delayed()))
     metrics.queue_unfinished_seconds.labels(name, name).set_function(
         over_all(lambda each: sum(each.ages()))
     )

@@ -113,7 +113,9 @@ _RECONCILE = {
 }
 
 _QUEUE = {
-    "QUE-01": Behaviour("What changed runs before what was only listed."),
+    "QUE-01": Behaviour(
+        "What changed runs before what was only listed; what has waited for long takes turns."
+    ),
     "QUE-02": Behaviour("An object that is added many times before its run runs once."),
     "QUE-03": Behaviour("An object that runs is given to no other worker."),
     "QUE-04": Behaviour("However many changes during a run cause exactly one more, after it."),

@@ -15,7 +15,7 @@ import yaml
 
 from rws_operator.cli import main
 from rws_operator.errors import ConfigurationError
-from rws_operator.process import LOST_SECONDS
+from rws_operator.guard import EXIT_SECONDS, LOST_SECONDS
 from rws_operator.testing.supervise import die_with_parent
 
 
@@ -27,6 +27,7 @@ class Program:
     http_port = None
     stop_seconds = 30.0
     expiry_seconds = 5.0
+    blocked_seconds = 0.0
 
     def __init__(self, error: Exception | None = None) -> None:
         self.asked: dict[str, Any] = {}
@@ -264,13 +265,14 @@ PROGRAM = """
 import asyncio, sys, threading, time
 from rws_operator.cli import main
 from rws_operator.errors import ConfigurationError, LeadershipLost
-from rws_operator.process import AFTER_DRAIN_SECONDS
+from rws_operator.guard import AFTER_DRAIN_SECONDS
 
 class Program:
     name = "app"
     default_image = "app:latest"
     stop_seconds = 30.0
     expiry_seconds = 5.0
+    blocked_seconds = 0.0
     lost, works = False, True
     def __init__(self):
         self.stopped = asyncio.Event()
@@ -292,6 +294,10 @@ class Program:
 
 sys.exit(main(Program(), ["serve", "--http-port", "0"]))
 """
+
+
+PATIENCE = 2.0
+"""What a busy machine may add to what takes no time."""
 
 
 class Process:
@@ -350,6 +356,79 @@ def test_a_second_signal_ends_the_process_at_once() -> None:
     code, _, took = process.end()
     assert code == 1
     assert took < 4
+
+
+@pytest.mark.parametrize(
+    "hang",
+    [
+        "time.sleep(60)",
+        "while True: pass",
+        "threading.Lock().__enter__(); threading.Event().wait()",
+        "await asyncio.to_thread(time.sleep, 60)",
+        "threading.Thread(target=time.sleep, args=(60,)).start(); await asyncio.sleep(60)",
+    ],
+    ids=["sleep", "python code", "lock", "executor", "thread"],
+)
+def test_a_second_signal_ends_what_hangs_at_once(hang: str) -> None:
+    """The loop may be blocked and threads may never return; the last line says where it stood."""
+    process = Process(f"""
+        print("hangs", flush=True)
+        {hang}
+    """)
+    assert process.popen.stdout is not None
+    assert process.popen.stdout.readline() == "hangs\n"
+    process.signal(signal.SIGTERM)
+    time.sleep(0.3)
+    assert process.popen.poll() is None
+    process.signal(signal.SIGINT)
+    code, errors, took = process.end()
+    assert code == 1
+    assert took < 1.5 + PATIENCE
+    assert "ending the process: SIGINT is the second signal" in errors
+
+
+def test_a_signal_ends_a_process_whose_work_is_over_at_once() -> None:
+    """Its work was done well; what hangs in it does not keep it for the time it would have."""
+    process = Process("threading.Thread(target=time.sleep, args=(60,)).start()")
+    time.sleep(0.3)
+    process.signal(signal.SIGTERM)
+    code, errors, took = process.end()
+    assert code == 0
+    assert took < EXIT_SECONDS + PATIENCE
+    assert "ending the process: SIGTERM was received" in errors
+
+
+def test_a_stop_of_a_blocked_loop_is_bounded_by_the_drain() -> None:
+    """It can't even be asked to stop."""
+    process = Process("""
+        self.stop_seconds = 0.3 - AFTER_DRAIN_SECONDS
+        print("ready", flush=True)
+        time.sleep(60)
+    """)
+    assert process.popen.stdout is not None
+    assert process.popen.stdout.readline() == "ready\n"
+    process.signal(signal.SIGTERM)
+    code, errors, took = process.end()
+    assert code == 1
+    assert 0.3 <= took < 1 + PATIENCE
+    assert "it has not stopped 0.3 s after SIGTERM" in errors
+
+
+def test_a_dead_loop_ends_the_process_and_the_last_line_says_where_it_stood() -> None:
+    """Not before it is dead."""
+    process = Process("""
+        def stand_still():
+            time.sleep(0.5)
+            type(self).blocked_seconds = 19.6
+            time.sleep(60)
+        type(self).blocked_seconds = 19.4
+        stand_still()
+    """)
+    code, errors, took = process.end()
+    assert code == 1
+    assert 0.4 < took < 1.2 + PATIENCE
+    last = errors[errors.rindex("ending the process: its event loop is dead") :]
+    assert "in stand_still\n" in last
 
 
 def test_a_stop_is_bounded_by_the_drain() -> None:

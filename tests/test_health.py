@@ -1,17 +1,11 @@
 """What the health checks say, and that none of them can hold the answer up."""
 
 import asyncio
-import logging
-import threading
-import time
 
 import pytest
-from prometheus_client import REGISTRY
 
 from rws_operator.errors import ConfigurationError
 from rws_operator.health import FirstSync, Health, task_is_alive
-from rws_operator.heartbeat import Heartbeat
-from rws_operator.testing.eventually import eventually
 
 
 async def test_no_check_is_a_pass() -> None:
@@ -137,62 +131,3 @@ async def test_a_dead_task_fails_liveness() -> None:
         "its task ended",
     ]
     tasks[0].cancel()
-
-
-# --- the heartbeat --------------------------------------------------------------------------------
-
-
-def block_the_loop(seconds: float) -> None:
-    """Stand still, under a name that a stack shows."""
-    time.sleep(seconds)
-
-
-async def test_a_blocked_loop_is_reported_with_its_stack(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The log names the function that blocks, once, and says when the loop runs again."""
-    heartbeat = Heartbeat(beat_seconds=0.05, stall_seconds=0.25)
-    async with asyncio.TaskGroup() as tasks:
-        beating = tasks.create_task(heartbeat.run())
-        await asyncio.sleep(0.1)
-        block_the_loop(0.8)
-        assert (REGISTRY.get_sample_value("rws_loop_lag_seconds") or 0) >= 0.25
-        await eventually(2, lambda: "runs again" in caplog.text)
-        beating.cancel()
-    reports = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert len(reports) == 1
-    assert "block_the_loop(0.8)" in reports[0].getMessage()
-
-
-async def test_a_busy_loop_shows_in_the_lag() -> None:
-    """The metric says how late the last heartbeat was."""
-    heartbeat = Heartbeat(beat_seconds=0.05)
-    async with asyncio.TaskGroup() as tasks:
-        beating = tasks.create_task(heartbeat.run())
-        await asyncio.sleep(0.01)
-        block_the_loop(0.3)
-        await asyncio.sleep(0.01)
-        assert 0.2 < (REGISTRY.get_sample_value("rws_loop_lag_seconds") or 0) < 1
-        beating.cancel()
-
-
-async def test_the_thread_ends_with_the_task() -> None:
-    """Nothing is left behind."""
-    before = threading.active_count()
-    task = asyncio.get_running_loop().create_task(Heartbeat().run())
-    await asyncio.sleep(0)
-    assert threading.active_count() == before + 1
-    task.cancel()
-    await asyncio.wait([task])
-    assert threading.active_count() == before
-
-
-async def test_a_heartbeat_that_died_fails_liveness() -> None:
-    """Before the start nothing is promised; after the end the silence is noticed."""
-    heartbeat = Heartbeat(beat_seconds=0.02, stall_seconds=0.1)
-    assert heartbeat.check() is None
-    task = asyncio.get_running_loop().create_task(heartbeat.run())
-    await asyncio.sleep(0.2)
-    assert heartbeat.check() is None
-    task.cancel()
-    await eventually(2, lambda: "no heartbeat" in (heartbeat.check() or ""))

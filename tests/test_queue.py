@@ -113,6 +113,19 @@ async def test_requeue_fires_on_time_and_an_event_runs_earlier() -> None:
     assert await ready(queue, 100) is None
 
 
+@pytest.mark.behaviour("QUE-01")
+@pytest.mark.parametrize("timer", ["requeue_after", "back_off"])
+async def test_fresh_key_overtakes_many_that_timers_made_ready(timer: str) -> None:
+    """Thousands of tries again that are due at once don't hold up what changes now."""
+    queue = Queue[str]("t")
+    for n in range(5000):
+        getattr(queue, timer)(f"late{n}", 5)
+    await asyncio.sleep(10)
+    assert len(queue) == 5000
+    queue.add("fresh")
+    assert "fresh" in [await queue.get(), await queue.get()]
+
+
 @pytest.mark.behaviour("QUE-07")
 async def test_each_requeue_replaces_the_one_before() -> None:
     """Only the last timer counts, be it sooner or later."""
@@ -272,12 +285,14 @@ async def test_metrics() -> None:
     await asyncio.sleep(3)
     page = metrics_text()
     labels = '{controller="measured",name="measured"}'
+    in_lane = '{controller="measured",lane="normal",name="measured"}'
     assert f"workqueue_depth{labels} 1.0" in page
     assert f"workqueue_adds_total{labels} 2.0" in page
     assert f"workqueue_retries_total{labels} 1.0" in page
     assert f"workqueue_unfinished_work_seconds{labels} 3.0" in page
     assert f"workqueue_longest_running_processor_seconds{labels} 3.0" in page
-    assert f"workqueue_queue_duration_seconds_count{labels} 1.0" in page
+    assert f"workqueue_queue_duration_seconds_count{in_lane} 1.0" in page
+    assert 'rws_workqueue_delayed{controller="measured"} 1.0' in page
 
 
 @dataclass
@@ -379,11 +394,11 @@ class QueueModel(RuleBasedStateMachine):
             known = self.known[key]
             known.due, known.holds = None, False
             if known.ready_since is not None:
-                self.lift(known, Lane.NORMAL)
-            elif known.running:
-                known.noted = Lane.NORMAL
+                continue
+            if known.running:
+                known.noted = Lane.LOW if known.noted is None else known.noted
             else:
-                self.make_ready(key, Lane.NORMAL, at=due)
+                self.make_ready(key, Lane.LOW, at=due)
 
     def expected(self) -> str | None:
         """The key that must come next."""
@@ -428,6 +443,9 @@ class QueueModel(RuleBasedStateMachine):
         """Both count the same keys as ready and as running."""
         assert len(self.queue) == sum(k.ready_since is not None for k in self.known.values())
         assert len(self.queue.ages()) == sum(k.running for k in self.known.values())
+        waiting = [k for k in self.known.values() if k.due is not None]
+        delayed = sum(not k.running and k.ready_since is None for k in waiting)
+        assert self.queue.delayed() == delayed
 
     def teardown(self) -> None:
         """Close the loop."""

@@ -3,8 +3,8 @@
 The protocol is client.authentication.k8s.io/v1 (and v1beta1): the program is told of the cluster
 in KUBERNETES_EXEC_INFO and prints an ExecCredential. kubernetes_asyncio could run it, but not end
 it: its program outlives a deadline, and importing the library costs 40 MB. Here the program and
-whatever it started are killed when it takes too long or nobody waits for it any more, and so is
-what it left behind with its output still open.
+whatever it started are killed when it takes too long, prints too much or nobody waits for it any
+more, and so is what it left behind with its output still open.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ _LEFT_OPEN_SECONDS = 1.0
 _KILL_SECONDS = 1.0
 """How long a killed program may take to end."""
 
+_MOST_BYTES = 1 << 20
+"""How much a program may print; a credential is a few kilobytes."""
+
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 """The protocol's versions, the one to use first."""
 
@@ -71,9 +74,26 @@ class _Program(asyncio.SubprocessProtocol):
     def __init__(self) -> None:
         self.output = bytearray()
         self.ended, self.printed, self.gone = (asyncio.Event() for _ in range(3))
+        self._transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if self.has_printed_too_much:
+            return
         self.output += data
+        if self.has_printed_too_much:
+            self.kill()
+
+    @property
+    def has_printed_too_much(self) -> bool:
+        return len(self.output) > _MOST_BYTES
+
+    def kill(self) -> None:
+        """Kill its session: a script's own children outlive it."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._transport.get_pid(), signal.SIGKILL)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self.printed.set()
@@ -118,7 +138,7 @@ class ExecPlugin:
         """Run the program.
 
         Raises:
-            KubeconfigError: It is missing, fails, takes too long or prints something else.
+            KubeconfigError: It is missing, fails, takes too long, prints something else or more.
         """
         del refused  # A program is told nothing of it; running it again is all that can be done.
         code, output = await self._run()
@@ -151,14 +171,14 @@ class ExecPlugin:
                 ) from None
         finally:
             if not (program.ended.is_set() and program.printed.is_set()):
-                # Its session: a script's own children outlive it.
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(transport.get_pid(), signal.SIGKILL)
+                program.kill()
             transport.close()
             # Else what is left of it would be torn down when the loop may be closed.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_KILL_SECONDS):
                     await program.gone.wait()
+        if program.has_printed_too_much:
+            raise self._error("printed more than an ExecCredential", "run it by hand to see")
         return transport.get_returncode(), bytes(program.output)
 
     async def _start(self) -> tuple[asyncio.SubprocessTransport, _Program]:

@@ -2,10 +2,10 @@
 
 An issuer may take a refresh token once only. So whoever refreshes writes the next one down, or
 kubectl and the next run would have to log in again; and whoever is about to refresh looks whether
-another did. Written under the lock file that client-go uses too, and never half. Only the tokens'
-own characters are exchanged: to write the file anew from what was read would drop comments, and
-turn what kubectl reads as text into a number or a truth value. Where the file can't be written,
-e.g. in a pod, the tokens stay in this process.
+another did. Written under the lock file that client-go uses too, and never half, unless nothing can
+take the file's place. Only the tokens' own characters are exchanged: to write the file anew from
+what was read would drop comments, and turn what kubectl reads as text into a number or a truth
+value. Where the file can't be written, e.g. in a pod, the tokens stay in this process.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,11 @@ from rws_operator.errors import KubeconfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_LOCK_SECONDS = 2.0
+"""How long another program may hold the lock; kubectl does for one write of the file."""
+
+_POLL_SECONDS = 0.02
 
 
 class Tokens(NamedTuple):
@@ -57,23 +63,24 @@ class KeptTokens:
     def write(self, tokens: Tokens) -> None:
         """Write tokens down, and leave every other character, owner and mode as they are.
 
+        It may block for two seconds, until another program has written.
+
         Raises:
             KubeconfigError: The file can't be read, the user is gone from it, its tokens can't be
                 exchanged alone, or another program is writing.
             OSError: The file can't be written.
         """
-        file = self._file.resolve()
-        with _locked(file):
-            top = Entry.top(file)
+        with _locked(self._file):
+            top = Entry.top(self._file)
             index, config = self._config(top)
             fields = {
                 "id-token": tokens.id_token or "",
                 "refresh-token": tokens.refresh_token or "",
             }
             config.update(fields)
-            with _replacement(file) as new:
+            with _replacement(self._file.resolve()) as new:
                 try:
-                    text = file.read_bytes().decode()
+                    text = self._file.read_bytes().decode()
                     for field, value in fields.items():
                         text = _exchanged(text, index, field, value)
                     new.write_bytes(text.encode())
@@ -82,7 +89,8 @@ class KeptTokens:
                     is_sound = False
                 if not is_sound:
                     what = "holds tokens that can't be exchanged alone"
-                    raise top.error(self._where, what, "write it without anchors and merge keys")
+                    remedy = "log in again by kubectl, or mend the file's form"
+                    raise top.error(self._where, what, remedy)
 
     def _config(self, top: Entry) -> tuple[int, dict[str, Any]]:
         """Return at what place among the users this one is, and its config."""
@@ -120,17 +128,27 @@ def _node(mapping: Any, field: str) -> Any:
 
 @contextmanager
 def _locked(file: Path) -> Iterator[None]:
+    # Beside a link, not beside what it leads to: there client-go looks.
     lock = file.with_name(f"{file.name}.lock")
-    try:
-        os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
-    except FileExistsError:
-        raise KubeconfigError(
-            f"{lock} is there, as while another program writes", remedy="remove it if none does"
-        ) from None
+    give_up = time.monotonic() + _LOCK_SECONDS
+    while not _is_made(lock):
+        if time.monotonic() >= give_up:
+            raise KubeconfigError(
+                f"{lock} is there, as while another program writes", remedy="remove it if none does"
+            )
+        time.sleep(_POLL_SECONDS)
     try:
         yield
     finally:
         lock.unlink(missing_ok=True)
+
+
+def _is_made(lock: Path) -> bool:
+    try:
+        os.close(os.open(lock, os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return False
+    return True
 
 
 @contextmanager
@@ -141,11 +159,19 @@ def _replacement(file: Path) -> Iterator[Path]:
     new = Path(name)
     try:
         yield new
-        old, made = file.stat(), new.stat()
-        if (old.st_uid, old.st_gid) != (made.st_uid, made.st_gid):
-            os.chown(new, old.st_uid, old.st_gid)  # e.g. under sudo
-        new.chmod(old.st_mode & 0o777)
-        new.replace(file)
-    except BaseException:
-        new.unlink()
-        raise
+        try:
+            _take_place(new, file)
+        except OSError:  # a file that is mounted alone, or whose owner or group is not ours to give
+            with file.open("r+b") as old:
+                old.write(new.read_bytes())
+                old.truncate()
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _take_place(new: Path, file: Path) -> None:
+    old, made = file.stat(), new.stat()
+    if (old.st_uid, old.st_gid) != (made.st_uid, made.st_gid):
+        os.chown(new, old.st_uid, old.st_gid)  # e.g. under sudo
+    new.chmod(old.st_mode & 0o777)
+    new.replace(file)

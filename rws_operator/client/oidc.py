@@ -42,6 +42,9 @@ _CHECK_ADDRESS = "check the address, and what stands between"
 _EARLY_SECONDS = 10.0
 """How long before it expires a token is renewed."""
 
+_LOOK_SECONDS = (0.0, 0.1, 0.9)
+"""When to look, after a refresh token was refused, whether another program used it first."""
+
 
 class _Discovery(msgspec.Struct):
     token_endpoint: str
@@ -122,6 +125,8 @@ class Oidc:
             self._tokens = self._written = found
 
     def _keep(self) -> None:
+        if self._tokens == self._written:
+            return
         try:
             self._kept.write(self._tokens)
         except (KubeconfigError, OSError) as error:
@@ -154,11 +159,23 @@ class Oidc:
                     given = await self._decoded(answer, _Answer, "token")
                 if given.id_token is not None or given.error == "invalid_grant":
                     break
-        if given.id_token is None:
-            words = _words(given.error, answer.status)
-            remedy = "log in again" if given.error or answer.ok else _CHECK_ADDRESS
-            raise self._error(f"gave no id token ({words})", remedy)
-        return Tokens(given.id_token, given.refresh_token or refresh_token)
+        if given.id_token is not None:
+            return Tokens(given.id_token, given.refresh_token or refresh_token)
+        if given.error and (others := await self._refreshed_by_another()) is not None:
+            return others
+        words = _words(given.error, answer.status)
+        remedy = "log in again" if given.error or answer.ok else _CHECK_ADDRESS
+        raise self._error(f"gave no id token ({words})", remedy)
+
+    async def _refreshed_by_another(self) -> Tokens | None:
+        """Return what another program got that was a little quicker; it may still write."""
+        used = self._tokens
+        for seconds in _LOOK_SECONDS:
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(self._look)
+            if self._tokens != used:
+                return self._tokens
+        return None
 
     async def _endpoint(self, answer: aiohttp.ClientResponse) -> str:
         """Return where to refresh; over no less than what the issuer's own address asks for."""

@@ -33,12 +33,13 @@ from rws_operator.errors import Forbidden, RetryAfter
 if TYPE_CHECKING:
     from rws_operator.controller.form import Reference
     from rws_operator.controller.openapi import Schemas
+    from rws_operator.resources import Kind
     from rws_operator.resources.record import ObjectRecord
 
 _CREATED = 201
-_UNKNOWN_OWNER = "cannot find RESTMapping"
+_UNKNOWN_OWNER = "cannot find RESTMapping for APIVersion {0.api_version} Kind {0.kind}:"
 """Said of a child's owner by OwnerReferencesPermissionEnforcement, which hears of a new kind late:
-within 30 s. Nothing is wrong, so it is no failure."""
+within 30 s. Nothing is wrong if the kind is served, so then it is no failure."""
 _OWNER_SECONDS = 2.0
 
 _decode = msgspec.json.Decoder().decode
@@ -69,19 +70,32 @@ class Applier:
         self._proofs = proofs
         self._skipped = metrics.writes_skipped.labels(controller, "apply")
 
-    async def apply(self, reference: Reference, document: dict[str, Any]) -> ObjectRecord:
+    async def apply(
+        self, reference: Reference, document: dict[str, Any], owner: Kind | None = None
+    ) -> ObjectRecord:
         """Apply a document, unless that would change nothing.
 
         Args:
             reference: Names the object.
             document: Made by `document.make_document`.
+            owner: The kind of an owner that the API server gave, if it has one.
 
         Returns:
             The object as the server has it.
 
         Raises:
             ConfigurationError: The document holds what is no JSON.
+            RetryAfter: A part of the API server does not know the owner's kind yet.
         """
+        try:
+            return await self._apply(reference, document)
+        except Forbidden as error:
+            if owner is None or _UNKNOWN_OWNER.format(owner) not in error.message:
+                raise
+            what = f"the API server does not know the owner's kind yet: {error.message}"
+            raise RetryAfter(_OWNER_SECONDS, what) from error
+
+    async def _apply(self, reference: Reference, document: dict[str, Any]) -> ObjectRecord:
         body = encode(document, reference)
         wanted = _Wanted(reference, document, body, digest(body))
         informer = self._writes.reads.informer(reference.kind, reference.key)
@@ -137,13 +151,7 @@ class Applier:
 
         params = {"fieldManager": self._writes.manager, "force": "true"}
         patch = Patch(wanted.body, APPLY_PATCH, params)
-        try:
-            return await self._writes.patch(wanted.reference, patch, explains)
-        except Forbidden as error:
-            if _UNKNOWN_OWNER not in error.message:
-                raise
-            what = f"the API server does not know the owner's kind yet: {error.message}"
-            raise RetryAfter(_OWNER_SECONDS, what) from error
+        return await self._writes.patch(wanted.reference, patch, explains)
 
 
 def _is_explained(before: ObjectRecord, after: ObjectRecord, document: dict[str, Any]) -> bool:

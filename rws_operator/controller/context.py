@@ -165,6 +165,8 @@ class Context:
         Raises:
             OwnerReferenceError: The two must not be joined.
             ConfigurationError: The child lacks a name or kind, or says another kind.
+            RetryAfter: The owner's kind is so new that a part of the API server does not know
+                it yet; let it through.
         """
         return await self._apply(child, kind, owner)
 
@@ -332,12 +334,13 @@ class Context:
     async def _apply(self, obj: T, kind: Kind | None, owner: Any) -> T:
         kind = kind or self._reads.resolve(obj)
         document = make_document(obj, kind)
-        if owner is not None:
-            set_owner(document, kind, owner, self._reads.resolve(owner))
+        owner_kind = self._reads.resolve(owner) if owner is not None else None
+        if owner_kind is not None:
+            set_owner(document, kind, owner, owner_kind)
         reference = reference_to(document, kind)
         # Noted first: what a run wanted is never pruned by it, even if the apply failed.
         self._applied.add((kind.group, kind.kind, reference.key))
-        record = await self._applier().apply(reference, document)
+        record = await self._applier().apply(reference, document, owner_kind)
         return self._as(obj, record.raw)
 
     def _as(self, obj: T, raw: bytes) -> T:

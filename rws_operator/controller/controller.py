@@ -153,7 +153,9 @@ class Controller(Generic[T]):
 
         It is called with the object and a Context (a plain function: in a thread, with a
         BlockingContext) and answers an Action or None. What it raises is retried with back-off,
-        but for PermanentError and RetryAfter. An object being deleted never reaches it.
+        but for PermanentError and RetryAfter, and for the refusal to create anything in the
+        object's namespace while that is being deleted: then the object's own deletion is next.
+        An object being deleted never reaches it.
 
         Raises:
             ConfigurationError: There is one already, or it takes other arguments.
@@ -254,13 +256,20 @@ class Controller(Generic[T]):
         main = watched.declare(
             self.kind, label_selector=self.label_selector, field_selector=self.field_selector
         )
+        reconciler = self._reconciler(reconcile, environment, watched)
         loop = Loop(
             name=self.name,
             main=main,
             watched=watched,
             environment=environment,
-            reconciler=self._reconciler(reconcile, environment, watched),
-            observer=Observer(self.name, self.kind, environment.recorder, self.reporter),
+            reconciler=reconciler,
+            observer=Observer(
+                self.name,
+                self.kind,
+                environment.recorder,
+                self.reporter,
+                reconciler.handler_names,
+            ),
             workers=self.workers,
             deadline_seconds=self.deadline_seconds,
             on_error=self.on_error,

@@ -1,9 +1,7 @@
 """The recorder: publishes events beside the reconciles, never in their way.
 
-`record` notes an event and returns; one task sends what is noted. Repeats of an event within a
-window become one event with a count, told to the server at most every few seconds, so that a
-hot loop costs a handful of writes. All memory is bounded: what finds no place is dropped and
-counted.
+`record` notes an event and returns; one task writes what is noted, as fast as the backlog allows
+(`event_backlog.py`). What finds no place there is dropped and counted.
 
 Invariant: nothing here waits in a reconcile or fails one, whatever the API server says.
 """
@@ -11,19 +9,17 @@ Invariant: nothing here waits in a reconcile or fails one, whatever the API serv
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 import time
-from dataclasses import dataclass
-from itertools import count
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rws_operator import metrics
 from rws_operator.client.content_type import MERGE_PATCH
 from rws_operator.client.path import collection_path, object_path
+from rws_operator.controller.event_backlog import Backlog
 from rws_operator.controller.event_object import (
     EVENT,
-    SeriesKey,
     event_name,
     event_namespace,
     event_object,
@@ -36,45 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rws_operator.client import Client
-
-CAPACITY = 1000
-"""Events that may wait to be sent; a further one is dropped."""
-
-WINDOW_SECONDS = 360.0
-"""An event not repeated for so long begins anew."""
-
-REPEAT_SECONDS = 5.0
-"""Least time between two writes of one event."""
+    from rws_operator.controller.event_backlog import Series
 
 DEADLINE_SECONDS = 5.0
 """How long one write may take."""
 
-_REMEMBERED = 4096
-
 _log = logging.getLogger("rws_operator.events")
-
-
-@dataclass(slots=True)
-class _Series:
-    """An event and its repeats.
-
-    Attributes:
-        name: Of the event on the server; "" until it is sent.
-        told: The count that the server knows.
-        wait_until: No write before, in seconds of the loop's clock.
-    """
-
-    key: SeriesKey
-    regarding: Mapping[str, str]
-    reporter: str
-    first_at: float
-    last_at: float
-    last_seen: float
-    count: int = 1
-    name: str = ""
-    told: int = 0
-    wait_until: float = 0.0
-    waiting: bool = False
 
 
 class Recorder:
@@ -90,9 +53,7 @@ class Recorder:
         self._client = client
         self._reporter = reporting_controller
         self._instance = reporting_instance
-        self._series: dict[SeriesKey, _Series] = {}
-        self._due: list[tuple[float, int, _Series]] = []
-        self._order = count()
+        self._backlog = Backlog()
         self._wake = asyncio.Event()
         self._sending = asyncio.Lock()
         self._warned = False
@@ -118,7 +79,11 @@ class Recorder:
         """
         try:
             key = series_key(regarding, type, reason, note, action)
-            self._note(key, regarding, reporter or self._reporter)
+            now, wall = asyncio.get_running_loop().time(), time.time()
+            if self._backlog.note(key, regarding, reporter or self._reporter, now, wall):
+                self._wake.set()
+            else:
+                metrics.events.labels("dropped").inc()
         except Exception:
             metrics.events.labels("failed").inc()
             _log.exception("an event could not be recorded")
@@ -127,7 +92,7 @@ class Recorder:
         """Send what is noted, until cancelled."""
         while True:
             await self._wait_for_due()
-            await self._send_due(asyncio.get_running_loop().time())
+            await self._send_next()
 
     async def flush(self, seconds: float = 2.0) -> None:
         """Send all that waits, repeats at once; what is not sent in time is dropped.
@@ -137,70 +102,39 @@ class Recorder:
         """
         try:
             async with asyncio.timeout(seconds):
-                await self._send_due(float("inf"))
+                while self._backlog:
+                    await self._send_next()
         except TimeoutError:
-            metrics.events.labels("dropped").inc(len(self._due))
-            _log.warning("events were dropped at the stop count=%d", len(self._due))
-            self._due.clear()
-
-    def _note(self, key: SeriesKey, regarding: Mapping[str, str], reporter: str) -> None:
-        now, wall = asyncio.get_running_loop().time(), time.time()
-        series = self._series.pop(key, None)
-        fresh = series is None or (now > series.last_seen + WINDOW_SECONDS and not series.waiting)
-        if series is None or fresh:
-            if len(self._due) >= CAPACITY:
-                metrics.events.labels("dropped").inc()
-                return
-            series = _Series(key, dict(regarding), reporter, wall, wall, now)
-        else:
-            series.count += 1
-            series.last_at, series.last_seen = wall, now
-        self._series[key] = series  # the latest last
-        if len(self._series) > _REMEMBERED:
-            del self._series[next(iter(self._series))]
-        self._schedule(series)
-
-    def _schedule(self, series: _Series) -> None:
-        if not series.waiting:
-            series.waiting = True
-            heapq.heappush(self._due, (series.wait_until, next(self._order), series))
-            self._wake.set()
+            dropped = self._backlog.clear()
+            metrics.events.labels("dropped").inc(dropped)
+            _log.warning("events were dropped at the stop count=%d", dropped)
 
     async def _wait_for_due(self) -> None:
         while True:
             self._wake.clear()
-            if self._due:
-                seconds = self._due[0][0] - asyncio.get_running_loop().time()
-                if seconds <= 0:
-                    return
-            else:
-                seconds = None
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._wake.wait()
-            except TimeoutError:
+            due_at = self._backlog.due_at()
+            if due_at is not None and due_at <= asyncio.get_running_loop().time():
                 return
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(due_at):
+                    await self._wake.wait()
 
-    async def _send_due(self, until: float) -> None:
+    async def _send_next(self) -> None:
         async with self._sending:
-            while self._due and self._due[0][0] <= until:
-                series = heapq.heappop(self._due)[2]
-                series.waiting = False
+            series = self._backlog.take(asyncio.get_running_loop().time())
+            if series is not None:
                 await self._send(series)
 
-    async def _send(self, series: _Series) -> None:
-        told = series.count
-        series.wait_until = asyncio.get_running_loop().time() + REPEAT_SECONDS
+    async def _send(self, series: Series) -> None:
         try:
             await self._write(series)
         except Exception as error:
             self._failed(error)
-            self._series.pop(series.key, None)
+            self._backlog.forget(series)
         else:
-            series.told = told
             metrics.events.labels("sent").inc()
 
-    async def _write(self, series: _Series) -> None:
+    async def _write(self, series: Series) -> None:
         if series.name:
             try:
                 await self._repeat(series)
@@ -209,7 +143,7 @@ class Recorder:
                 series.name = ""  # the server has forgotten it: events live an hour
         await self._create(series)
 
-    async def _create(self, series: _Series) -> None:
+    async def _create(self, series: Series) -> None:
         name = event_name(series.regarding["name"], time.time_ns())
         body = event_object(
             series.key,
@@ -225,7 +159,7 @@ class Recorder:
         await self._client.request("POST", path, body=body, deadline=DEADLINE_SECONDS)
         series.name = name
 
-    async def _repeat(self, series: _Series) -> None:
+    async def _repeat(self, series: Series) -> None:
         await self._client.request(
             "PATCH",
             object_path(EVENT, series.name, event_namespace(series.regarding)),
@@ -256,5 +190,4 @@ class Recorder:
 def _is_namespace_gone(error: Exception) -> bool:
     if not isinstance(error, ApiError):
         return False
-    terminating = any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes)
-    return terminating or isinstance(error, NotFound)
+    return error.is_namespace_ending or isinstance(error, NotFound)

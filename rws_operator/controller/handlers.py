@@ -76,7 +76,9 @@ async def _call_plain(
     blocking = BlockingContext(context, asyncio.get_running_loop())
     in_context = contextvars.copy_context().run
     return await threads.run(
-        functools.partial(in_context, function, obj, blocking), on_cut=blocking.cancel
+        functools.partial(in_context, function, obj, blocking),
+        on_cut=blocking.cancel,
+        name=f"{getattr(function, '__module__', '?')}.{name_of(function)}",
     )
 
 

@@ -11,8 +11,8 @@ Rules:
    stays locked until it ends.
 2. What follows from how a run ended stands in `_follow_up`, and nowhere else. Where that itself
    fails the object backs off; no run's end ends a worker.
-3. After a permanent error an object is left alone until it changes itself; its children's
-   changes and the resync pass over it.
+3. After a permanent error, or once its namespace is ending, an object is left alone until it
+   changes itself; its children's changes and the resync pass over it.
 4. `run` ends in bounded time, whatever a handler does; `left_behind` says what it left at work.
 5. The queue holds keys of cached objects only: an object's end takes its key out, and a key that
    another object's change names is left out if nothing is cached under it. Its coming adds it.
@@ -286,7 +286,7 @@ class Loop:
                     self.queue.requeue_after(key, outcome.seconds)
             case Verdict.RETRY_AFTER:
                 self.queue.requeue_after(key, max(outcome.seconds or 0.0, SHORTEST_SECONDS))
-            case Verdict.PERMANENT | Verdict.UNREADABLE:
+            case Verdict.PERMANENT | Verdict.UNREADABLE | Verdict.ENDING:
                 if not run.changed:
                     self._left_alone.add(key)
             case Verdict.FAILED | Verdict.TIMED_OUT:

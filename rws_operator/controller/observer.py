@@ -21,7 +21,7 @@ from rws_operator.controller.regarding import object_reference
 from rws_operator.errors import Conflict, OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rws_operator.controller.events import Recorder
     from rws_operator.log import ContextLogger
@@ -46,10 +46,16 @@ class Observer:
         kind: The kind of its objects.
         recorder: Publishes the events of failures.
         reporter: Event reporter, None for the operator's own.
+        handlers: The names of all handlers that runs call.
     """
 
     def __init__(
-        self, controller: str, kind: Kind, recorder: Recorder, reporter: str | None
+        self,
+        controller: str,
+        kind: Kind,
+        recorder: Recorder,
+        reporter: str | None,
+        handlers: Iterable[str],
     ) -> None:
         self._controller = controller
         self._kind = kind
@@ -58,7 +64,10 @@ class Observer:
         self._reconciles = metrics.reconciles.labels(controller)
         self._active = metrics.active_workers.labels(controller)
         self._seconds = metrics.reconcile_seconds.labels(controller)
-        self._stuck = metrics.handler_threads_stuck.labels(controller)
+        self._stuck = {
+            handler: metrics.handler_threads_stuck.labels(controller, handler)
+            for handler in handlers
+        }
 
     def started(self) -> None:
         """A run starts."""
@@ -106,12 +115,14 @@ class Observer:
             metrics.runtime_reconciles.labels(self._controller, result).inc()
         elif outcome.verdict is Verdict.LOST:
             log.info("the run stopped: this replica no longer leads")
+        elif outcome.verdict is Verdict.ENDING:
+            log.info("the run stopped: the object's namespace is being deleted")
         elif outcome.verdict is not Verdict.GONE:
             self._fell_short(outcome, record, log, attempt, retry_in)
 
     def stuck(self, record: ObjectRecord, handler: str, log: ContextLogger) -> None:
         """A run that was cut doesn't end: its worker goes on without it."""
-        self._stuck.inc()
+        self._stuck[handler].inc()
         log.warning(
             "a handler hangs: it did not end when it was cancelled; its object stays locked until "
             "it does: handler=%s controller=%s object=%s",
@@ -122,7 +133,7 @@ class Observer:
 
     def unstuck(self, record: ObjectRecord, handler: str, log: ContextLogger) -> None:
         """A run that hung ended after all."""
-        self._stuck.dec()
+        self._stuck[handler].dec()
         log.info("a hanging handler ended: handler=%s object=%s", handler, record.key)
 
     def _fell_short(

@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from rws_operator.errors import LeadershipLost, OperatorError, PermanentError, RetryAfter
+from rws_operator.errors import (
+    ApiError,
+    LeadershipLost,
+    OperatorError,
+    PermanentError,
+    RetryAfter,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +36,7 @@ class Verdict(Enum):
     TIMED_OUT = "timed out"  # cut at its deadline; backs off
     LOST = "lost"  # this replica no longer leads; nothing
     GONE = "gone"  # the object went away meanwhile; forgotten
+    ENDING = "ending"  # its namespace is being deleted, so it is next; nothing until it changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +62,25 @@ class Outcome:
 GONE = Outcome(Verdict.GONE)
 
 
-def judge(error: BaseException) -> Outcome:
-    """The outcome of a run that raised."""
+def judge(error: BaseException, namespace: str | None = None) -> Outcome:
+    """The outcome of a run that raised; a group counts as its errors do if all are alike.
+
+    Args:
+        error: What it raised.
+        namespace: Of the object, if it has one and is not being deleted itself.
+    """
     if any(isinstance(each, LeadershipLost) for each in _tree(error)):
         return Outcome(Verdict.LOST, error=error)
-    single = _single(error)
-    if isinstance(single, RetryAfter):
-        return Outcome(Verdict.RETRY_AFTER, seconds=single.seconds, error=single)
-    if isinstance(single, PermanentError):
-        return Outcome(Verdict.PERMANENT, error=single)
-    return Outcome(Verdict.FAILED, error=single)
+    leaves = list(_leaves(error))
+    error = leaves[0] if len(leaves) == 1 else error
+    delays = [each.seconds for each in leaves if isinstance(each, RetryAfter)]
+    if len(delays) == len(leaves):
+        return Outcome(Verdict.RETRY_AFTER, seconds=max(delays), error=error)
+    if all(isinstance(each, PermanentError) for each in leaves):
+        return Outcome(Verdict.PERMANENT, error=error)
+    if namespace and all(_tells_the_end_of(namespace, each) for each in leaves):
+        return Outcome(Verdict.ENDING, error=error)
+    return Outcome(Verdict.FAILED, error=error)
 
 
 def timed_out(seconds: float) -> Outcome:
@@ -78,11 +94,25 @@ def cancelled() -> Outcome:
     return Outcome(Verdict.FAILED, error=error)
 
 
-def _single(error: BaseException) -> BaseException:
-    """A TaskGroup wraps what its tasks raise; a group of one is that one."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    return error
+def _tells_the_end_of(namespace: str, error: BaseException) -> bool:
+    """Whether an error, or what caused it, is that nothing is created there any more."""
+    return any(
+        isinstance(each, ApiError)
+        and each.is_namespace_ending
+        and f"/namespaces/{namespace}/" in each.request
+        for each in _tree(error)
+    )
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """An error, or all that it groups: a TaskGroup wraps what its tasks raise."""
+    pending = [error]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, BaseExceptionGroup):
+            pending.extend(each.exceptions)
+        else:
+            yield each
 
 
 def _tree(error: BaseException) -> Iterator[BaseException]:

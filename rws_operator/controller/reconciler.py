@@ -20,6 +20,7 @@ from rws_operator.controller.handlers import call, name_of
 from rws_operator.controller.outcome import GONE, Outcome, Verdict, judge
 from rws_operator.controller.triggers import Writer
 from rws_operator.errors import OperatorError
+from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +101,12 @@ class Reconciler:
         """Whether there is anything to run for an object."""
         return not record.deleting or self._holds_finalizer(record)
 
+    @property
+    def handler_names(self) -> list[str]:
+        """The names of all handlers that runs call."""
+        cleanup = [] if self._cleanup is None else [self._cleanup.handler]
+        return [name_of(handler) for handler in (self._reconcile, *cleanup)]
+
     def handler_name(self, record: ObjectRecord) -> str:
         """The name of the handler that an object's run calls."""
         if record.deleting and self._cleanup is not None:
@@ -107,13 +114,14 @@ class Reconciler:
         return name_of(self._reconcile)
 
     async def run(self, run: Run) -> Outcome:
-        """Run an object to its end. It raises nothing but CancelledError."""
+        """Run an object to its end, in a task of its own. It raises nothing but CancelledError."""
+        handling.set(run.log.extra or {})
         try:
             if run.record.deleting:
                 return await self._clean_up(run)
             return await self._bring_about(run)
         except Exception as error:
-            return judge(error)
+            return judge(error, None if run.record.deleting else run.key.namespace)
 
     def _holds_finalizer(self, record: ObjectRecord) -> bool:
         cleanup = self._cleanup

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import deque
+from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ class _Call:
     function: Callable[[], Any]
     loop: asyncio.AbstractEventLoop
     answer: asyncio.Future[Any]
+    name: str
     cut: bool = False
     started: bool = False
 
@@ -49,7 +50,7 @@ class HandlerThreads:
         self._calls: deque[_Call] = deque()
         self._threads = 0
         self._idle = 0
-        self._hanging = 0
+        self._hanging: Counter[str] = Counter()
 
     def reserve(self, count: int) -> None:
         """Have room for so many calls at once, beside those reserved before.
@@ -60,19 +61,38 @@ class HandlerThreads:
             self._reserved += count
             self._size = max(self._size, self._reserved)
 
+    def check(self) -> str | None:
+        """A liveness check: fails while so many threads hang that nothing stands in for the next.
+
+        No thread can be ended, so nothing but a new process helps.
+        """
+        with self._lock:
+            hanging = self._hanging.most_common()
+        count = sum(threads for _, threads in hanging)
+        if count < self._spare:
+            return None
+        names = ", ".join(f"{name} ({threads})" for name, threads in hanging)
+        return f"{count} threads hang in handlers past their deadline: {names}"
+
     async def run(
-        self, function: Callable[[], Any], *, on_cut: Callable[[], None], wait: bool = True
+        self,
+        function: Callable[[], Any],
+        *,
+        on_cut: Callable[[], None],
+        name: str = "?",
+        wait: bool = True,
     ) -> Any:
         """Call a function in a thread and wait for its result, or raise what it raised.
 
         Args:
             function: What to call.
             on_cut: Called when the wait is cancelled while the thread runs.
+            name: The handler's, to be told if it hangs.
             wait: Deliver that cancellation only when the thread has ended (a second one is
                 delivered at once); False: leave the thread behind.
         """
         loop = asyncio.get_running_loop()
-        call = _Call(function, loop, loop.create_future())
+        call = _Call(function, loop, loop.create_future(), name)
         self._submit(call)
         try:
             await asyncio.wait([call.answer])
@@ -96,7 +116,7 @@ class HandlerThreads:
                 self._start_thread()
 
     def _start_thread(self) -> None:
-        if self._threads < self._size + min(self._hanging, self._spare):
+        if self._threads < self._size + min(self._hanging.total(), self._spare):
             self._threads += 1
             threading.Thread(target=self._work, name="rws-handler", daemon=True).start()
 
@@ -109,7 +129,7 @@ class HandlerThreads:
                 self._calls.remove(call)
                 return False
             call.cut = True
-            self._hanging += 1
+            self._hanging[call.name] += 1
             if self._calls:
                 self._start_thread()
             return True
@@ -138,7 +158,7 @@ class HandlerThreads:
     def _ended(self, call: _Call, result: Any, error: BaseException | None) -> None:
         with self._lock:
             if call.cut:
-                self._hanging -= 1
+                self._hanging -= Counter([call.name])
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             call.loop.call_soon_threadsafe(_answer, call.answer, result, error)
 

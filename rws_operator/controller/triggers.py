@@ -25,6 +25,7 @@ from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.errors import ConfigurationError
 from rws_operator.queue import Lane
 from rws_operator.resources import CustomResource, Kind, KindLike, ObjectKey, kind_of
+from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
     from rws_operator.cache.delta import Delta
@@ -204,7 +205,12 @@ class MappedTrigger:
             self._report(key, error)
 
     def _targets(self, record: ObjectRecord) -> set[ObjectKey]:
-        return {self._key(each, record) for each in _each(self._watch.to(self._read(record.raw)))}
+        token = handling.set({"controller": self._controller, "watched": record.key})
+        try:
+            named = _each(self._watch.to(self._read(record.raw)))
+            return {self._key(each, record) for each in named}
+        finally:
+            handling.reset(token)
 
     def _key(self, target: Target, record: ObjectRecord) -> ObjectKey:
         namespace, name = _parts(target, record.key.namespace)

@@ -33,7 +33,7 @@ from rws_operator.dev.frames import begin_import, end_import, tell_error
 from rws_operator.dev.job import Event, Job
 from rws_operator.dev.refusal import Refused
 from rws_operator.dev.sources import sources_of
-from rws_operator.process import ended_with_lease
+from rws_operator.guard import Guard
 
 if TYPE_CHECKING:
     from rws_operator.dev.program import DevelopedProgram
@@ -153,7 +153,7 @@ class _Run:
                 asyncio.create_task(account.keep(self._job.cluster.connect)),
             ]
             try:
-                with ended_with_lease(running):
+                with Guard(running, dead_seconds=None):  # a debugger may hold it
                     await running.run(
                         http_port=self._job.http_port,
                         webhook_port=self._job.webhook_port,

@@ -120,8 +120,9 @@ def _controllers(has_election: bool) -> list[_Alert]:
             "15m",
             "warning",
             "{{ $value | humanizePercentage }} of the reconciles of {{ $labels.controller }} fail.",
-            "Failed objects are tried again, ever more slowly. Each failure has an event on its "
-            "object and a line in the log, which names the object and the error: kubectl get "
+            "Failed objects are tried again, ever more slowly. Each failure has a line in the "
+            "log, which names the object and the error, and an event on its object, unless too "
+            "many fail to be told: kubectl get "
             "events -A --field-selector type=Warning.",
         ),
         _Alert(
@@ -163,13 +164,14 @@ def _controllers(has_election: bool) -> list[_Alert]:
 _PROCESS = (
     _Alert(
         "OperatorHandlerThreadStuck",
-        "max by (namespace, job, controller) (rws_handler_threads_stuck{%s}) > 0",
+        "max by (namespace, job, controller, handler) (rws_handler_threads_stuck{%s}) > 0",
         "10m",
         "warning",
-        "{{ $value }} handlers of {{ $labels.controller }} run on past their deadline.",
+        "{{ $value }} runs of {{ $labels.handler }} ({{ $labels.controller }}) go on past their "
+        "deadline.",
         "A plain function can't be stopped from outside; its object waits until it returns. The "
         "log says 'a handler hangs', with the handler and the object: give the call that hangs a "
-        "timeout of its own. A restart ends it.",
+        "timeout of its own. A restart ends it, and comes by itself once 32 threads hang.",
     ),
     _Alert(
         "OperatorWatchStale",
@@ -189,8 +191,9 @@ _PROCESS = (
         "warning",
         "The event loop of {{ $labels.pod }} is late by {{ $value | humanizeDuration }}.",
         "Something blocks the event loop, or the pod lacks CPU: webhooks answer late, and the "
-        "Lease may be lost. After 5 s the log has the stack of what blocks: write blocking code "
-        "as a plain function, which runs in a thread. Else raise the CPU request.",
+        "Lease may be lost. Within 2 s the log names the function that blocks, and the metric "
+        "rws_loop_blocked_seconds does afterwards: write blocking code as a plain function, which "
+        "runs in a thread. Else raise the CPU request.",
     ),
 )
 

@@ -226,12 +226,21 @@ _GROUPS: dict[str, list[_Panel]] = {
     "Process": [
         _Panel("Leader", "short", {"{{pod}}": _highest("leader_election_master_status", "pod")}),
         _Panel("Event loop's lag", "s", {"{{pod}}": _highest("rws_loop_lag_seconds", "pod")}),
+        _Panel(
+            "Time the event loop was blocked, per second",
+            "s",
+            {"{{function}}": _rate("rws_loop_blocked_seconds_sum", "function")},
+        ),
         _Panel("Memory", "bytes", {"{{pod}}": _highest("process_resident_memory_bytes", "pod")}),
         _Panel("CPU", "short", {"{{pod}}": _rate("process_cpu_seconds_total", "pod")}),
         _Panel(
             "Threads stuck past their deadline",
             "short",
-            {"{{controller}}": _highest("rws_handler_threads_stuck", "controller")},
+            {
+                "{{controller}} {{handler}}": _highest(
+                    "rws_handler_threads_stuck", "controller", "handler"
+                )
+            },
         ),
     ],
 }

@@ -2,13 +2,15 @@
 
 `ControlPlane` runs etcd, kube-apiserver and kube-controller-manager; `TestCluster` adds a client,
 namespaces and CRDs; `Gate` stands between a program and the API server and fails on demand;
-`AuditLog` tells who wrote what, and when; `Forwarder` stands for the Service of webhooks;
-`eventually` waits for what a controller brings about; `round_trip_check` proves that converters
-lose nothing. The pytest plugin (`pytest_rws_operator`, beside this package) offers the first two as
-fixtures.
+`OperatorAccount` takes tokens and permissions away, `AuditLog` tells who wrote what, and when;
+`Forwarder` stands for the Service of webhooks; `eventually` waits for what a controller brings
+about; `round_trip_check` proves that converters lose nothing. The pytest plugin
+(`pytest_rws_operator`, beside this package) offers most of them as fixtures.
 """
 
+from rws_operator.testing.account import OperatorAccount
 from rws_operator.testing.audit import AuditEntry, AuditLog
+from rws_operator.testing.clock import OffsetClock
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.errors import (
@@ -20,7 +22,7 @@ from rws_operator.testing.errors import (
 from rws_operator.testing.etcd import EtcdSnapshot
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.forwarder import Forwarder
-from rws_operator.testing.gate import Gate
+from rws_operator.testing.gate import Fault, Gate, GateRequest, Hold
 from rws_operator.testing.namespaced import NamespacedApi
 from rws_operator.testing.recording import RecordedDelete, RecordedEvent, RecordingContext
 from rws_operator.testing.round_trip import round_trip_check
@@ -34,10 +36,15 @@ __all__ = [
     "ControlPlane",
     "ControlPlaneError",
     "EtcdSnapshot",
+    "Fault",
     "Forwarder",
     "Gate",
+    "GateRequest",
+    "Hold",
     "NamespacedApi",
     "NotThrowaway",
+    "OffsetClock",
+    "OperatorAccount",
     "OperatorRuns",
     "ProgramsNotFound",
     "RecordedDelete",

@@ -21,7 +21,7 @@ from typing import Self
 
 from rws_operator.testing import programs
 from rws_operator.testing.errors import ControlPlaneError
-from rws_operator.testing.etcd import EtcdSnapshot
+from rws_operator.testing.faults import Faults
 from rws_operator.testing.folder import owned_folder
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.kubernetes_version import asked_version
@@ -31,12 +31,13 @@ from rws_operator.testing.tokens import request_token
 from rws_operator.testing.waiting import run_cancellable
 
 
-class ControlPlane:
+class ControlPlane(Faults):
     """A Kubernetes control plane without nodes.
 
     Use it as `async with ControlPlane() as cp` or, outside a loop, `with ControlPlane() as cp`. It
     belongs to no event loop: one instance may serve many. Where RWS_TEST_KUBECONFIG names a
-    cluster, that cluster is used instead, unless something is asked that needs an own one.
+    cluster, that cluster is used instead, unless something is asked that needs an own one. Faults
+    (kills, restarts, `restore`, `compact`) need an own one.
 
     Args:
         audit: Write an audit log (see `audit_log`); needs an own control plane.
@@ -141,50 +142,6 @@ class ControlPlane:
             KubeconfigError: The user of a named cluster has neither token nor certificate.
         """
         return await asyncio.to_thread(self._issue, namespace, name, lifetime_seconds)
-
-    async def kill_api_server(self) -> None:
-        """Kill the API server as a crash would; its port stays reserved."""
-        await asyncio.to_thread(self._own().kill_api_server)
-
-    async def restart_api_server(self) -> None:
-        """Start the API server again, stopped first if it runs, and wait until it is ready."""
-        await asyncio.to_thread(self._own().restart_api_server)
-
-    async def kill_etcd(self) -> None:
-        """Kill etcd as a crash would; the API server runs on, and can neither read nor write."""
-        await asyncio.to_thread(self._own().kill_etcd)
-
-    async def restart_etcd(self) -> None:
-        """Start etcd again, stopped first if it runs; wait until it and the API server are ready.
-
-        The API server is left as it is, dead or alive.
-        """
-        await asyncio.to_thread(self._own().restart_etcd)
-
-    async def snapshot(self) -> EtcdSnapshot:
-        """Copy what etcd holds. It is stopped meanwhile, so requests may fail for a second."""
-        return await asyncio.to_thread(self._own().snapshot)
-
-    async def restore(self, snapshot: EtcdSnapshot) -> None:
-        """Put an older state back, as after a disaster: resource versions go back.
-
-        All programs are killed before and started anew; what came after the snapshot never was.
-
-        Args:
-            snapshot: Of this same control plane.
-        """
-        await asyncio.to_thread(self._own().restore, snapshot)
-
-    async def compact(self) -> int:
-        """Let every resource version older than the newest be answered by 410 Expired.
-
-        etcd is compacted, and the API server killed and started anew: its own memory of the last
-        changes would answer on.
-
-        Returns:
-            The newest resource version, of which etcd still knows.
-        """
-        return await asyncio.to_thread(self._own().compact)
 
     def __enter__(self) -> Self:
         return self._start()

@@ -67,12 +67,11 @@ def announced_folders() -> list[Path]:
 
     Of nobody else's: a kubeconfig may name a program to be run.
     """
-    marks = Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_ANNOUNCED}")
-    found = [
-        (mark.stat().st_mtime, mark.parent)
-        for mark in marks
-        if _is_own(mark.parent) and _is_held(mark.parent)
-    ]
+    found = []
+    for mark in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_ANNOUNCED}"):
+        with contextlib.suppress(FileNotFoundError):  # it may end meanwhile
+            if _is_own(mark.parent) and _is_held(mark.parent):
+                found.append((mark.stat().st_mtime, mark.parent))
     return [folder for _, folder in sorted(found, reverse=True)]
 
 

@@ -4,22 +4,18 @@ import asyncio
 import json
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
+from weakref import WeakKeyDictionary
 
+from rws_operator.testing.gate_answer import Answered
 from rws_operator.testing.gate_request import GateRequest, Match
-
-
-class Answered(Exception):
-    """The gate answers in the server's place."""
-
-    def __init__(self, status: int, body: bytes, headers: dict[str, str]) -> None:
-        self.status = status
-        self.body = body
-        self.headers = headers
 
 
 class Lost(Exception):
     """The connection is to break now."""
+
+    def __init__(self, *, reset: bool) -> None:
+        self.reset = reset
 
 
 class Fault:
@@ -30,12 +26,16 @@ class Fault:
 
     Attributes:
         hits: How many requests (or events, for faults of events) it has met.
+        bytes_a_second: How fast answers pass; None: as they come.
     """
+
+    bytes_a_second: float | None = None
 
     def __init__(self, match: Match, times: int | None = None) -> None:
         self.match = match
         self.hits = 0
         self._times = times
+        self._concerned: WeakKeyDictionary[GateRequest, bool] = WeakKeyDictionary()
         self._hit = asyncio.Condition()
         self._removed = asyncio.Event()
 
@@ -54,6 +54,12 @@ class Fault:
     def is_active(self) -> bool:
         """Whether it still acts."""
         return not self._removed.is_set() and (self._times is None or self.hits < self._times)
+
+    def concerns(self, request: GateRequest) -> bool:
+        """Whether a request is one of those chosen, which is decided once."""
+        if request not in self._concerned:
+            self._concerned[request] = self.match.fits(request)
+        return self._concerned[request]
 
     def remove(self) -> None:
         """End it; what it holds goes on."""
@@ -130,16 +136,37 @@ class BlackHole(Fault):
 
 
 class Delay(Fault):
-    """Requests wait before they are sent on."""
+    """Requests wait before they are sent on, or answers before they are sent back."""
 
-    def __init__(self, match: Match, seconds: float) -> None:
+    def __init__(self, match: Match, seconds: float, stage: str) -> None:
         super().__init__(match)
         self._seconds = seconds
+        self._stage = stage
 
     async def on_request(self, request: GateRequest) -> None:
         """See `Fault`."""
+        await self._wait("request")
+
+    async def on_answer(self, request: GateRequest) -> None:
+        """See `Fault`."""
+        await self._wait("answer")
+
+    async def _wait(self, stage: str) -> None:
+        if stage == self._stage:
+            await self._meet()
+            await asyncio.sleep(self._seconds)
+
+
+class Trickle(Fault):
+    """Answers come, but slowly."""
+
+    def __init__(self, match: Match, bytes_a_second: float) -> None:
+        super().__init__(match)
+        self.bytes_a_second = bytes_a_second
+
+    async def on_answer(self, request: GateRequest) -> None:
+        """See `Fault`."""
         await self._meet()
-        await asyncio.sleep(self._seconds)
 
 
 class Refuse(Fault):
@@ -158,10 +185,14 @@ class Refuse(Fault):
 class LoseAnswer(Fault):
     """The server does what is asked, but the connection breaks before its answer."""
 
+    def __init__(self, match: Match, times: int | None, *, reset: bool) -> None:
+        super().__init__(match, times)
+        self._reset = reset
+
     async def on_answer(self, request: GateRequest) -> None:
         """See `Fault`."""
         await self._meet()
-        raise Lost
+        raise Lost(reset=self._reset)
 
 
 class Change(Fault):
@@ -189,16 +220,3 @@ def without_bookmarks(line: bytes, *, only_initial_events_end: bool) -> bytes | 
     annotations = event["object"]["metadata"].get("annotations") or {}
     is_end = annotations.get("k8s.io/initial-events-end") == "true"
     return line if only_initial_events_end and not is_end else None
-
-
-def status_object(code: int, reason: str, message: str) -> dict[str, Any]:
-    """A Status object as the API server makes it."""
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": code,
-    }

@@ -1,15 +1,15 @@
 """A request as the gate sees it, and how tests choose among requests."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Self, TypedDict
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
-@dataclass
+@dataclass(eq=False)
 class GateRequest:
     """A request that came to the gate.
 
@@ -19,7 +19,7 @@ class GateRequest:
         query: The query parameters.
         user_agent: The User-Agent header.
         body: The body.
-        verb: Kubernetes' verb: get, list, watch, create, update, patch, delete.
+        verb: Kubernetes' verb: get, list, watch, create, update, patch, delete, deletecollection.
         resource: The plural, e.g. ``widgets``; "" for paths without one, such as ``/version``.
         namespace: The namespace, or "".
         name: The object's name, or "".
@@ -58,6 +58,8 @@ class GateRequest:
             is_list = request.resource and not request.name
             is_watch = query.get("watch") in ("true", "1")
             request.verb = "watch" if is_watch else "list" if is_list else "get"
+        elif method == "DELETE" and not request.name:
+            request.verb = "deletecollection"
         else:
             request.verb = _VERBS.get(method, method.lower())
         return request
@@ -68,17 +70,18 @@ class Match:
     """Which requests; every field that is set must fit.
 
     Args:
-        verb: Kubernetes' verb, e.g. ``watch``.
+        verb: Kubernetes' verb, e.g. ``watch``, or several.
         resource: The plural, e.g. ``widgets``.
         namespace: The namespace.
         name: The object's name.
         subresource: e.g. ``status``; "" for requests of the object itself.
         path: A part of the path.
         user_agent: A part of the User-Agent header.
-        where: Anything else, e.g. ``lambda request: "continue" in request.query``.
+        where: Anything else, e.g. ``lambda request: "continue" in request.query``; a fault asks
+            it once about each request, so it may also throw a die.
     """
 
-    verb: str | None = None
+    verb: str | Collection[str] | None = None
     resource: str | None = None
     namespace: str | None = None
     name: str | None = None
@@ -89,7 +92,10 @@ class Match:
 
     def fits(self, request: GateRequest) -> bool:
         """Whether ``request`` is one of them."""
-        for attribute in ("verb", "resource", "namespace", "name", "subresource"):
+        verbs = (self.verb,) if isinstance(self.verb, str) else self.verb
+        if verbs is not None and request.verb not in verbs:
+            return False
+        for attribute in ("resource", "namespace", "name", "subresource"):
             wanted = getattr(self, attribute)
             if wanted is not None and getattr(request, attribute) != wanted:
                 return False
@@ -98,3 +104,16 @@ class Match:
         if self.user_agent is not None and self.user_agent not in request.user_agent:
             return False
         return self.where is None or self.where(request)
+
+
+class Chosen(TypedDict, total=False):
+    """The fields of `Match`, as keywords."""
+
+    verb: str | Collection[str]
+    resource: str
+    namespace: str
+    name: str
+    subresource: str
+    path: str
+    user_agent: str
+    where: Callable[[GateRequest], bool]

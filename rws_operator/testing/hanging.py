@@ -1,7 +1,8 @@
 """Handlers that ignore their cancellation, so that they do not hang the whole test run.
 
 Whoever closes an event loop cancels what is left on it and waits, as pytest-asyncio does, without a
-limit and without a word. Invariant: such a handler is named in an error, and nobody waits for it.
+limit and without a word; and a plain handler's thread would go on beside the tests that follow.
+Invariant: such a handler is named in an error, and nobody waits for it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from rws_operator.controller.threads import HandlerThreads
 from rws_operator.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ async def abandon_hanging() -> None:
     """
     left = {task for task in asyncio.all_tasks() if task.cancelling() and _is_of_runtime(task)}
     for task in left:
-        task.cancel()  # as at the loop's end: what ends now does not hang it
+        if not _is_in_thread(task):  # a second time such a task would end, and not the thread
+            task.cancel()  # as at the loop's end: what ends now does not hang it
     if left:
         _, left = await asyncio.wait(left, timeout=CANCEL_SECONDS)
     if left:
@@ -41,7 +44,8 @@ async def abandon_hanging() -> None:
             _abandoned.append(task)
         raise OperatorError(
             f"still at work after its operator has ended, though it was cancelled: {names}",
-            remedy="let asyncio.CancelledError through: raise it again where it is caught",
+            remedy="let asyncio.CancelledError through: raise it again where it is caught; "
+            "give what blocks a plain function a timeout",
         )
 
 
@@ -50,12 +54,19 @@ def _is_of_runtime(task: asyncio.Task[Any]) -> bool:
 
 
 def _handler(task: asyncio.Task[Any]) -> str:
-    """The outermost coroutine that is not the runtime's, and where it is."""
+    """The outermost coroutine that is not the runtime's, and where it is; or whose thread."""
+    if _is_in_thread(task):
+        return f"a thread for {task.get_name()}"
     for coroutine in _coroutines(task):
         if not _module(coroutine).startswith(_RUNTIME) and coroutine.cr_frame is not None:
             code = coroutine.cr_code
             return f"{code.co_qualname} ({code.co_filename}:{coroutine.cr_frame.f_lineno})"
     return task.get_name()
+
+
+def _is_in_thread(task: asyncio.Task[Any]) -> bool:
+    code = HandlerThreads.run.__code__
+    return any(coroutine.cr_code is code for coroutine in _coroutines(task))
 
 
 def _coroutines(task: asyncio.Task[Any]) -> Iterator[Any]:

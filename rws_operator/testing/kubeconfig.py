@@ -73,9 +73,17 @@ class Access:
             token=token,
         )
 
-    def write(self, path: Path, namespace: str = "default") -> Path:
-        """Write a kubeconfig, readable by its owner only, and return its path."""
+    def write(self, path: Path, namespace: str = "default", token_file: Path | None = None) -> Path:
+        """Write a kubeconfig, readable by its owner only, and return its path.
+
+        Args:
+            path: Where to.
+            namespace: The context's.
+            token_file: Names a file whose token is to be used.
+        """
         user: dict[str, str] = {}
+        if token_file:
+            user["tokenFile"] = str(token_file)
         if self.token:
             user["token"] = self.token
         if self.client:

@@ -113,6 +113,22 @@ class LocalControlPlane:
         self._start_api_server()
         return revision
 
+    def repair(self) -> None:
+        """Start what does not run, whether it was killed or ended by itself."""
+        dead = [name for name in self._argv if not self._is_running(name)]
+        for name in dead:
+            self._stop(name)
+        for name, start in (
+            (_ETCD, self._start_etcd),
+            (_API_SERVER, self._start_api_server),
+            (_CONTROLLERS, lambda: self._run(_CONTROLLERS)),
+        ):
+            if name in dead:
+                start()
+
+    def _is_running(self, name: str) -> bool:
+        return name in self._running and self._running[name].poll() is None
+
     def _start_all(self, starting: contextlib.ExitStack) -> None:
         for name in self._argv:
             starting.callback(self._stop, name)

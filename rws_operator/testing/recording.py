@@ -190,8 +190,11 @@ class _Writes:
         self.context.statuses.append(_decode(record.raw).get("status") or {})
         return record
 
-    async def apply(self, reference: Reference, document: dict[str, Any]) -> ObjectRecord:
+    async def apply(
+        self, reference: Reference, document: dict[str, Any], owner: Kind | None = None
+    ) -> ObjectRecord:
         """Apply a document."""
+        del owner  # what is recorded knows every kind at once
         record = self.objects.apply(reference, document)
         self.context.applied.append(copy.deepcopy(document))
         return record

@@ -3,8 +3,8 @@
     start   CRDs applied → run → ready, leading → webhook configurations applied, and called
     stop    webhook configurations deleted → run ended
 
-It runs on the test's event loop, as the administrator, from a copy: one definition serves many
-tests, also at the same time. `OperatorRuns` is what one test started.
+It runs on the test's event loop, as the administrator if nobody else is named, from a copy: one
+definition serves many tests, also at the same time. `OperatorRuns` is what one test started.
 
 Invariants: a start that fails leaves nothing running; the API server is told to call nobody who
 has ended, but for conversions: `OperatorRuns` puts those back at the test's end.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import aiohttp
 
-from rws_operator.client import Client
+from rws_operator.client import Client, load_config
 from rws_operator.errors import OperatorError
 from rws_operator.testing import install
 from rws_operator.testing.definition import OperatorDefinition
@@ -30,6 +30,7 @@ from rws_operator.testing.eventually import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from rws_operator.testing.cluster import TestCluster
 
@@ -48,14 +49,22 @@ class RunningOperator(Generic[DefinitionT]):
         cluster: Where it runs.
         namespace: Where in it.
         operator: The definition, of which a copy runs.
+        kubeconfig: Whom it runs as, and by which way; None for the administrator.
 
     Attributes:
         operator: The copy; `http_port` is where it serves metrics and probes.
         crds: Its CRDs, as applied.
     """
 
-    def __init__(self, cluster: TestCluster, namespace: str, operator: DefinitionT) -> None:
-        config = replace(cluster.client.config, namespace=namespace)
+    def __init__(
+        self,
+        cluster: TestCluster,
+        namespace: str,
+        operator: DefinitionT,
+        kubeconfig: Path | None = None,
+    ) -> None:
+        given = cluster.client.config if kubeconfig is None else load_config(str(kubeconfig))
+        config = replace(given, namespace=namespace)
         self._client = Client(config, user_agent=f"{operator.name} (rws-operator)")
         self.operator: DefinitionT = operator.confined(namespace, self._client)
         self.operator.certificate(names=[HOST])
@@ -165,10 +174,13 @@ class RunningOperator(Generic[DefinitionT]):
         return True
 
     async def _end(self) -> None:
-        assert self._task is not None
+        task = self._task
+        assert task is not None
         self.operator.stop()
-        await asyncio.wait((self._task,), timeout=STOP_SECONDS)
-        if not self._task.done():
-            self._task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._task
+        try:
+            await asyncio.wait((task,), timeout=STOP_SECONDS)
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+        if not task.cancelled():
+            task.result()

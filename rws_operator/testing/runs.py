@@ -21,6 +21,7 @@ from rws_operator.testing.turns import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
     from rws_operator.resources import Kind
     from rws_operator.testing.cluster import TestCluster, TestNamespace
@@ -46,17 +47,19 @@ class OperatorRuns:
         self._runs: list[RunningOperator[Any]] = []
 
     async def __call__(
-        self, operator: DefinitionT, *, leading: bool = True
+        self, operator: DefinitionT, *, leading: bool = True, kubeconfig: Path | None = None
     ) -> RunningOperator[DefinitionT]:
         """Install an Operator, run a copy of it beside the test, and wait until it is ready.
 
-        It works in the test's namespace alone, as the administrator. It is stopped at the
-        test's end, or by ``await running.stop()``. Its CRDs stay in the cluster, but they are
-        converted as before once the test has ended.
+        It works in the test's namespace alone. It is stopped at the test's end, or by ``await
+        running.stop()``. Its CRDs stay in the cluster, but they are converted as before once the
+        test has ended.
 
         Args:
             operator: The Operator as the program defines it; it may be run by many tests.
             leading: Wait until it leads. False for a second replica in the same test.
+            kubeconfig: Whom it runs as, and by which way: a gate's, an account's. By default it is
+                the administrator.
 
         Raises:
             AssertionError: It was not ready within a minute; says what was missing.
@@ -65,8 +68,13 @@ class OperatorRuns:
         if install.shared_resources(operator):
             await self._turn.take()
         await self._conversions.remember(install.converted(operator))
-        running = RunningOperator(self._cluster, self._namespace, operator)
-        await running.start(leading=leading)
+        running = RunningOperator(self._cluster, self._namespace, operator, kubeconfig)
+        try:
+            await running.start(leading=leading)
+        except BaseException:
+            with contextlib.suppress(OperatorError):  # why it could not start is told
+                await self._hand_over(running)
+            raise
         self._runs.append(running)
         running.before_stop(partial(self._hand_over, running))
         return running

@@ -45,9 +45,9 @@ def check_throwaway(
 ) -> dict[str, Any]:
     """Refuse a cluster that does not look like a throwaway one.
 
-    One does whose API server is on this machine, asked there directly and over TLS, or whose
-    context or cluster has one of `NAMES`; any other is let through where RWS_TEST_ALLOW_CLUSTER
-    names its context.
+    One does whose API server is on this machine, asked there directly and over TLS that shows it,
+    or whose context or cluster has one of `NAMES`; any other is let through where
+    RWS_TEST_ALLOW_CLUSTER names its context.
 
     Args:
         kubeconfig: Files in the form of KUBECONFIG; None: those of the environment's, else
@@ -121,6 +121,8 @@ def _doubt(cluster: Entry, server: str) -> str | None:
         return "has a path, as behind a gateway"
     if bears is not None and not _is_here(bears):
         return f"bears the name of another machine, {bears}"
+    if cluster.flag("insecure-skip-tls-verify"):
+        return "may be another machine's, for its certificate is not verified"
     return None
 
 

@@ -55,14 +55,14 @@ class Turn:
             os.ftruncate(file, 0)
             os.pwrite(file, self._holder.encode()[:_LONGEST_HOLDER], 0)
         except BaseException:
-            os.close(file)
+            _close(file)
             raise
         self._file = file
 
     def end(self) -> None:
         """Let others have their turn; harmless without one."""
         if self._file is not None:
-            os.close(self._file)
+            _close(self._file)
             self._file = None
 
 
@@ -95,6 +95,12 @@ async def _lock(file: int) -> None:
                 "running_operator",
             )
         await asyncio.sleep(_POLL_SECONDS)
+
+
+def _close(file: int) -> None:
+    """Close a file whose lock must end, too, if a forked child has the file still."""
+    fcntl.flock(file, fcntl.LOCK_UN)
+    os.close(file)
 
 
 def _try_lock(file: int) -> bool:

@@ -14,6 +14,7 @@ from rws_operator.webhook.admission import Admission
 from rws_operator.webhook.conversion import RawConversion
 from rws_operator.webhook.http import Route, not_found
 from rws_operator.webhook.registration import check_function, check_path, register
+from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -205,6 +206,7 @@ class Webhooks:
         route = self._routes.get(request.path)
         if route is None:
             return not_found(request)
+        handling.set({"webhook": request.path})
         return await route.respond(request, self._client)
 
     def _register(self, registration: Registration) -> Self:

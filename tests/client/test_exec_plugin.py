@@ -140,6 +140,15 @@ async def test_a_missing_program() -> None:
         await plugin.renew(refused=False)
 
 
+async def test_a_program_that_does_not_stop_printing_is_killed(tmp_path: Path) -> None:
+    """Long before the deadline, and before it has filled our memory; its child, too."""
+    text = f"yes secret & echo $! $$ > {tmp_path}/pids; wait"
+    async with asyncio.timeout(5):
+        with pytest.raises(KubeconfigError, match="printed more than an ExecCredential: run it"):
+            await ExecPlugin(script(tmp_path / "login", text)).renew(refused=False)
+    assert_gone(tmp_path / "pids")
+
+
 async def test_a_program_that_hangs_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

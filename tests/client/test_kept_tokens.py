@@ -2,11 +2,13 @@
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rws_operator.client import kept_tokens
 from rws_operator.client.kept_tokens import KeptTokens, Tokens
 from rws_operator.client.kubeconfig_entry import Entry
 from rws_operator.errors import KubeconfigError
@@ -124,11 +126,12 @@ async def test_kubectl_reads_the_same_tokens(tmp_path: Path) -> None:
     ],
 )
 def test_tokens_that_can_not_be_exchanged_alone(tmp_path: Path, user: str) -> None:
-    """The file stays as it is where another value would change too, and the error says why."""
+    """The file stays as it is where another value would change too; the error says what to do."""
     file = tmp_path / "config"
     text = f"users:\n- name: u\n  user: {user}\n"
     file.write_text(text)
-    with pytest.raises(KubeconfigError, match=r"users\[u\] holds tokens that can't be exchanged"):
+    expected = r"users\[u\] holds tokens that can't be exchanged alone: log in again by kubectl, or"
+    with pytest.raises(KubeconfigError, match=expected):
         kept(file).write(Tokens("i2", "r2"))
     assert file.read_text() == text
     assert os.listdir(tmp_path) == ["config"]
@@ -146,22 +149,30 @@ def test_owner_and_mode_stay(tmp_path: Path) -> None:
     assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (*owner, 0o640)
 
 
-def test_an_owner_that_can_not_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is left alone rather than taken from its owner."""
+@pytest.mark.parametrize("hindrance", ["a group that is not ours", "a file mounted alone"])
+def test_a_file_whose_place_nothing_can_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hindrance: str
+) -> None:
+    """It is written in place, as kubectl does it, and is the same file still."""
     file = tmp_path / "config"
-    file.write_text(BEGINNING + "        refresh-token: r" + END)
-    before = file.read_text()
+    file.write_text(BEGINNING + "        refresh-token: r" + "1" * 100 + END)
+    before = file.stat()
     real = Path.stat
 
     def stat(path: Path, **options: Any) -> os.stat_result:
         found = real(path, **options)
         return os.stat_result((*found[:4], 1234, 2345, *found[6:])) if path == file else found
 
-    monkeypatch.setattr(Path, "stat", stat)
-    monkeypatch.setattr(os, "chown", _refuse)
-    with pytest.raises(PermissionError):
-        kept(file).write(Tokens("i", "r2"))
-    assert file.read_text() == before
+    if hindrance == "a file mounted alone":
+        monkeypatch.setattr(Path, "replace", _refuse)
+    else:
+        monkeypatch.setattr(Path, "stat", stat)
+        monkeypatch.setattr(os, "chown", _refuse)
+    kept(file).write(Tokens("i", "r2"))
+    expected = BEGINNING + '        "id-token": "i"\n        refresh-token: "r2"' + END
+    assert file.read_text() == expected
+    after = real(file)
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
     assert os.listdir(tmp_path) == ["config"]
 
 
@@ -169,8 +180,9 @@ def _refuse(*arguments: Any) -> None:
     raise PermissionError(1, "Operation not permitted")
 
 
-def test_a_lock_that_was_left(tmp_path: Path) -> None:
+def test_a_lock_that_was_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the lock file and what to do with it."""
+    monkeypatch.setattr(kept_tokens, "_LOCK_SECONDS", 0.1)
     file = tmp_path / "config"
     file.write_text(BEGINNING + "        refresh-token: r" + END)
     lock = tmp_path / "config.lock"
@@ -178,3 +190,35 @@ def test_a_lock_that_was_left(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match=f"^{lock} is there.*: remove it if none does$"):
         kept(file).write(Tokens("i", "r2"))
     assert lock.exists()
+
+
+def test_a_lock_is_waited_for(tmp_path: Path) -> None:
+    """A program such as kubectl holds it while it writes the file, no longer."""
+    file = tmp_path / "config"
+    file.write_text(BEGINNING + "        refresh-token: r" + END)
+    lock = tmp_path / "config.lock"
+    lock.touch()
+    other = threading.Timer(0.2, lock.unlink)
+    other.start()
+    kept(file).write(Tokens("i", "r2"))
+    other.join()
+    assert kept(file).read() == Tokens("i", "r2")
+    assert os.listdir(tmp_path) == ["config"]
+
+
+def test_a_link_is_locked_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There client-go looks for a lock; what the link leads to is replaced, not the link."""
+    monkeypatch.setattr(kept_tokens, "_LOCK_SECONDS", 0.1)
+    target, file = tmp_path / "far" / "real", tmp_path / "config"
+    target.parent.mkdir()
+    target.write_text(BEGINNING + "        refresh-token: r" + END)
+    file.symlink_to(target)
+    lock = tmp_path / "config.lock"
+    lock.touch()
+    with pytest.raises(KubeconfigError, match=f"^{lock} is there"):
+        kept(file).write(Tokens("i", "r2"))
+    lock.unlink()
+    kept(file).write(Tokens("i", "r2"))
+    assert file.is_symlink()
+    assert kept(target).read() == Tokens("i", "r2")
+    assert os.listdir(target.parent) == ["real"]

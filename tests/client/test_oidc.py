@@ -1,5 +1,6 @@
 """OIDC users: the id token of the kubeconfig, and how it is refreshed at its issuer."""
 
+import asyncio
 import base64
 import json
 import os
@@ -11,10 +12,11 @@ import pytest
 import yaml
 from aiohttp import web
 
-from rws_operator.client import load_config
+from rws_operator.client import kept_tokens, load_config, oidc
 from rws_operator.client.credentials import Credentials
 from rws_operator.errors import KubeconfigError
 from rws_operator.testing.pki import CertificateAuthority
+from tests.client.issuer import CLIENT_SECRET, issuing
 from tests.client.scripted import ScriptedServer, ok, scripted_server, serving
 from tests.client.test_kubeconfig import write
 
@@ -118,9 +120,14 @@ async def test_a_token_that_does_not_say_when_it_expires(
     ],
 )
 async def test_an_issuer_that_refuses(
-    server: ScriptedServer, tmp_path: Path, answer: Any, expected: str
+    server: ScriptedServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Any,
+    expected: str,
 ) -> None:
     """The error names the issuer, in one line and without what was sent or came."""
+    monkeypatch.setattr(oidc, "_LOOK_SECONDS", (0.0,))
     server.answer(ok({"token_endpoint": f"{server.address}/token"}), ok(answer))
     config = {
         "refresh-token": "hidden",
@@ -304,14 +311,33 @@ async def test_what_another_program_refreshed_is_used(
     assert server.seen[1].body == b"grant_type=refresh_token&refresh_token=r2&client_id=kube"
 
 
+async def test_two_programs_that_refresh_at_once(tmp_path: Path) -> None:
+    """The one that comes too late with the refresh token takes what the other got for it."""
+    authority = CertificateAuthority()
+    with issuing(authority) as issuer:
+        config = {
+            "refresh-token": issuer.refresh_token(),
+            "client-secret": CLIENT_SECRET,
+            "idp-issuer-url": issuer.address,
+            "idp-certificate-authority-data": base64.b64encode(authority.cert_pem).decode(),
+        }
+        both = [credentials(tmp_path, **config) for _ in range(2)]
+        one, other = await asyncio.gather(*[each.authorization() for each in both])
+        asked = [form["refresh_token"] for form in issuer.asked]
+    assert asked == [config["refresh-token"]] * 2
+    assert one == other == f"Bearer {kept(tmp_path / 'config')['id-token']}"
+
+
 @pytest.mark.parametrize("hindrance", ["locked", "gone", "another user"])
 async def test_tokens_that_cannot_be_kept(
     server: ScriptedServer,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
     hindrance: str,
 ) -> None:
     """They stay in this process, and a warning says so, without them."""
+    monkeypatch.setattr(kept_tokens, "_LOCK_SECONDS", 0.1)
     tokens(server, {"id_token": id_token("fresh", 3600), "refresh_token": "hidden2"})
     config = {"refresh-token": "hidden1", "idp-issuer-url": server.address}
     found = credentials(tmp_path, **config)

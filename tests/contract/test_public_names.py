@@ -47,6 +47,19 @@ DESIGN = [
     "metrics_text",
 ]
 
+FAULT_KIT = [
+    "AuditEntry",
+    "AuditLog",
+    "ControlPlane",
+    "EtcdSnapshot",
+    "Fault",
+    "Gate",
+    "GateRequest",
+    "Hold",
+    "OffsetClock",
+    "OperatorAccount",
+]
+
 
 @pytest.mark.parametrize(
     "module",
@@ -76,10 +89,18 @@ def test_the_names_that_operators_are_written_with_are_exported() -> None:
     assert set(DESIGN) <= set(rws_operator.__all__)
 
 
-@pytest.mark.parametrize("name", rws_operator.__all__)
-def test_each_public_name_is_explained(name: str) -> None:
+def test_the_fault_kit_is_exported() -> None:
+    """What tests of faults are written with is had from one place."""
+    assert set(FAULT_KIT) <= set(rws_operator.testing.__all__)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [(module, name) for module in (rws_operator, rws_operator.testing) for name in module.__all__],
+)
+def test_each_public_name_is_explained(module: Any, name: str) -> None:
     """Each class and function, and each of its public methods, has a docstring."""
-    value = getattr(rws_operator, name)
+    value = getattr(module, name)
     if not inspect.isclass(value) and not inspect.isfunction(value):
         return
     undocumented = [] if inspect.getdoc(value) else [name]

@@ -495,7 +495,7 @@ async def test_schemas_that_can_not_be_read(
     assert sum("schemas can't be read" in each.message for each in caplog.records) == 1
 
 
-@pytest.mark.behaviour("STA-02", "B19")
+@pytest.mark.behaviour("B19")
 async def test_update_made_object_is_taken_over(running: World, owner: dict[str, Any]) -> None:
     """An object made by create is owned field by field after one apply."""
     await running.admin.create(_config(a="1", b="2"), namespace=running.namespace)

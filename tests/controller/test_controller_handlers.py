@@ -240,13 +240,14 @@ async def test_handler_that_swallows_cancellation(
         await eventually(5, lambda: runs == ["bad", "good", "good"])
         assert await settled(lambda: len(runs)) == 3  # the key of "bad" is locked still
         stuck = "rws_handler_threads_stuck"
-        assert sample(stuck, controller=controller.name) == 1
+        labels = {"controller": controller.name, "handler": reconcile.__qualname__}
+        assert sample(stuck, **labels) == 1
         assert "a handler hangs" in caplog.text
         assert f"{namespace.name}/bad" in caplog.text
         assert "reconcile" in caplog.text
         let_go.set()
         await eventually(5, lambda: runs[3:] == ["bad"])
-        assert sample(stuck, controller=controller.name) == 0
+        assert sample(stuck, **labels) == 0
 
 
 async def test_thread_that_hangs_past_its_deadline(
@@ -279,12 +280,14 @@ async def test_thread_that_hangs_past_its_deadline(
         await eventually(5, lambda: runs == ["bad", "good"])
         await widgets.resize(2, "bad")
         assert await settled(lambda: len(runs)) == 2
-        assert sample("rws_handler_threads_stuck", controller=controller.name) == 1
+        stuck = "rws_handler_threads_stuck"
+        labels = {"controller": controller.name, "handler": reconcile.__qualname__}
+        assert sample(stuck, **labels) == 1
         assert "a handler hangs" in caplog.text
         let_go.set()
         await eventually(5, lambda: runs[2:] == ["bad"])
         assert len(raised) == 1
-        assert sample("rws_handler_threads_stuck", controller=controller.name) == 0
+        assert sample(stuck, **labels) == 0
     assert (await widgets.get("bad")).get("status", {}).get("size") != 99
 
 

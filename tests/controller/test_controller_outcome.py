@@ -12,6 +12,7 @@ from rws_operator.controller.backoff import Backoff
 from rws_operator.controller.outcome import Outcome, Verdict, explain, judge
 from rws_operator.errors import (
     ConfigurationError,
+    Forbidden,
     LeadershipLost,
     NotFound,
     PermanentError,
@@ -35,20 +36,57 @@ def caused(error: Exception, cause: Exception) -> Exception:
         (LeadershipLost("x"), Verdict.LOST),
         (ExceptionGroup("g", [PermanentError("x")]), Verdict.PERMANENT),
         (ExceptionGroup("g", [ExceptionGroup("h", [RetryAfter(1)])]), Verdict.RETRY_AFTER),
+        (ExceptionGroup("g", [RetryAfter(1), RetryAfter(2)]), Verdict.RETRY_AFTER),
+        (ExceptionGroup("g", [PermanentError("x"), PermanentError("y")]), Verdict.PERMANENT),
         (ExceptionGroup("g", [PermanentError("x"), ValueError("y")]), Verdict.FAILED),
+        (ExceptionGroup("g", [RetryAfter(1), ValueError("y")]), Verdict.FAILED),
+        (ExceptionGroup("g", [RetryAfter(1), PermanentError("y")]), Verdict.FAILED),
         (ExceptionGroup("g", [ValueError("y"), LeadershipLost("x")]), Verdict.LOST),
         (caused(ValueError("wrapped"), LeadershipLost("x")), Verdict.LOST),
         (caused(ValueError("wrapped"), PermanentError("x")), Verdict.FAILED),
     ],
 )
 def test_verdicts(error: BaseException, verdict: Verdict) -> None:
-    """Groups of one count as their one; a lost Lease is seen wherever it hides."""
+    """A group of the same is as one of them; a lost Lease is seen wherever it hides."""
     assert judge(error).verdict is verdict
 
 
+def refused(namespace: str) -> Forbidden:
+    """What the server answers to a create in a namespace that is being deleted."""
+    return Forbidden(
+        403,
+        "Forbidden",
+        f"unable to create new content in namespace {namespace} because it is being terminated",
+        request=f"PATCH /api/v1/namespaces/{namespace}/configmaps/w?fieldManager=x",
+        details={"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]},
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "namespace", "verdict"),
+    [
+        (refused("n"), "n", Verdict.ENDING),
+        (ExceptionGroup("g", [refused("n"), refused("n")]), "n", Verdict.ENDING),
+        (caused(ValueError("wrapped"), refused("n")), "n", Verdict.ENDING),
+        (ExceptionGroup("g", [refused("n"), ValueError("y")]), "n", Verdict.FAILED),
+        (refused("other"), "n", Verdict.FAILED),
+        (refused("n"), None, Verdict.FAILED),
+        (refused("n"), "", Verdict.FAILED),
+        (Forbidden(403, "Forbidden", "x", request="POST /namespaces/n/x"), "n", Verdict.FAILED),
+    ],
+)
+def test_verdicts_of_an_ending_namespace(
+    error: BaseException, namespace: str | None, verdict: Verdict
+) -> None:
+    """Only the end of the object's own namespace says that the object is to be deleted next."""
+    assert judge(error, namespace).verdict is verdict
+
+
 def test_retry_after_keeps_its_seconds() -> None:
-    """The delay asked for is the outcome's."""
+    """The delay asked for is the outcome's; of several children's, the longest."""
     assert judge(RetryAfter(7.5)).seconds == 7.5
+    grouped = ExceptionGroup("g", [RetryAfter(1), ExceptionGroup("h", [RetryAfter(3)])])
+    assert judge(ExceptionGroup("f", [grouped, RetryAfter(2)])).seconds == 3
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,7 @@ async def happen(event: str, widgets: Widgets) -> None:
         await widgets.client.patch(kinds.ConfigMap, "child", widgets.namespace, patch=patch)
 
 
-@pytest.mark.behaviour("REC-02", "B16", "B17")
+@pytest.mark.behaviour("REC-02", "B16", "B17", "QUE-07")
 @pytest.mark.parametrize(
     "case",
     [

@@ -115,7 +115,7 @@ async def test_second_cancellation_is_delivered_at_once() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
     go_on.set()
-    await eventually(5, lambda: threads._hanging == 0, every=0.005)
+    await eventually(5, lambda: threads._hanging.total() == 0, every=0.005)
 
 
 async def test_call_cut_before_it_started_never_runs() -> None:
@@ -164,3 +164,31 @@ async def test_hanging_threads_are_bounded_too() -> None:
         await stopped
     await asyncio.gather(*tasks, return_exceptions=True)
     await eventually(5, lambda: threads._threads <= 3, every=0.005)
+
+
+async def test_threads_that_all_hang_fail_liveness_and_are_named() -> None:
+    """From the last spare one on, until one of them ends: only a new process helps."""
+    threads = HandlerThreads(size=2, spare=2)
+    go_on = threading.Event()
+    started = threading.Barrier(3)
+
+    def hang() -> None:
+        started.wait(5)
+        go_on.wait(10)
+
+    tasks = [
+        asyncio.create_task(threads.run(hang, on_cut=nothing, name=name, wait=False))
+        for name in ("app.reconcile", "app.clean_up")
+    ]
+    await asyncio.to_thread(started.wait, 5)
+    tasks[0].cancel()
+    await asyncio.wait(tasks[:1])
+    assert threads.check() is None
+    tasks[1].cancel()
+    await asyncio.wait(tasks)
+    reason = threads.check() or ""
+    assert "2 threads hang" in reason
+    assert "app.reconcile (1)" in reason
+    assert "app.clean_up (1)" in reason
+    go_on.set()
+    await eventually(5, lambda: threads.check() is None, every=0.005)

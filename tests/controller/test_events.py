@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rws_operator import metrics
+from rws_operator.controller.event_backlog import (
+    BURST,
+    CAPACITY,
+    RATE,
+    REMEMBERED,
+    REPEAT_SECONDS,
+    WINDOW_SECONDS,
+)
 from rws_operator.controller.event_object import EVENT, cut, event_name, series_key
-from rws_operator.controller.events import CAPACITY, REPEAT_SECONDS, WINDOW_SECONDS, Recorder
+from rws_operator.controller.events import Recorder
 from rws_operator.errors import Forbidden, NotFound
 from rws_operator.resources import kinds
 from rws_operator.testing.eventually import eventually
@@ -212,8 +220,8 @@ async def test_queue_is_bounded() -> None:
     async with _recorder(Scripted(seconds=1e9)) as recorder:
         for number in range(CAPACITY * 3):
             recorder.record(_about("n"), "Normal", "A", str(number), "")
-        assert len(recorder._due) <= CAPACITY
-        assert len(recorder._series) <= CAPACITY
+        assert len(recorder._backlog) <= CAPACITY
+        assert len(recorder._backlog._known) <= CAPACITY
         assert _count("dropped") == dropped + 2 * CAPACITY
 
 
@@ -241,6 +249,49 @@ async def test_repeats_are_written_at_a_bounded_rate() -> None:
         await asyncio.sleep(REPEAT_SECONDS)
     assert len(client.requests) <= 360 / REPEAT_SECONDS + 2
     assert client.requests[-1][1]["series"]["count"] == 3600
+
+
+@pytest.mark.virtual_time
+async def test_many_failing_objects_cost_a_bounded_rate() -> None:
+    """Twenty-five objects more fail each second, and each again and again: few writes a second."""
+    client, seconds = Scripted(), 120
+    async with _recorder(client) as recorder:
+        for second in range(seconds):
+            for number in range(25 * second):
+                recorder.record(_about("n", f"t{number}", str(number)), "Warning", "A", "n", "")
+            await asyncio.sleep(1)
+        assert len(client.requests) <= BURST + RATE * seconds
+        assert len(recorder._backlog) <= CAPACITY + REMEMBERED
+        assert len(recorder._backlog._known) <= REMEMBERED
+
+
+@pytest.mark.virtual_time
+async def test_first_events_go_before_repeats() -> None:
+    """However many objects go on failing, what was never told is told at once."""
+    client = Scripted()
+    async with _recorder(client) as recorder:
+        for _ in range(60):
+            for number in range(BURST):
+                recorder.record(_about("n", f"t{number}", str(number)), "Warning", "A", "n", "")
+            await asyncio.sleep(1)
+        sent = len(client.requests)
+        recorder.record(_about("n", "fresh", "fresh"), "Normal", "B", "n", "")
+        await asyncio.sleep(2 / RATE)
+        assert [body.get("reason") for _, body in client.requests[sent : sent + 2]].count("B") == 1
+
+
+@pytest.mark.virtual_time
+async def test_repeat_during_the_first_write_waits_its_time() -> None:
+    """What repeats while its event is being made is told as a repeat, seconds later."""
+    client = Scripted(seconds=0.5)
+    async with _recorder(client) as recorder:
+        recorder.record(_about("n"), "Normal", "A", "n", "")
+        await asyncio.sleep(0.1)
+        recorder.record(_about("n"), "Normal", "A", "n", "")
+        await asyncio.sleep(REPEAT_SECONDS - 0.2)
+        assert [method for method, _ in client.requests] == ["POST"]
+        await asyncio.sleep(0.2)
+        assert [method for method, _ in client.requests] == ["POST", "PATCH"]
 
 
 @pytest.mark.virtual_time

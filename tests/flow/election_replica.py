@@ -1,11 +1,11 @@
 """A replica for `test_election_processes`: leads by a Lease, writes as fast as it may, says so.
 
-    python election_replica.py KUBECONFIG NAMESPACE NAME LEASE RENEW RETRY [--stuck]
+    python election_replica.py KUBECONFIG NAMESPACE NAME LEASE RENEW RETRY [--stuck] [--clock S]
 
 It tells what happens on standard output, one JSON object a line. While it leads it patches one
 ConfigMap through its fenced client without pause. SIGTERM ends it as an operator ends: the writer
 first, then the Lease is released, exit code 0; a lost Lease ends it at once with code 1. With
---stuck a thread sleeps that nobody can cancel.
+--stuck a thread sleeps that nobody can cancel; with --clock its wall clock is so far ahead.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ import time
 from rws_operator.client import Client, load_config
 from rws_operator.election import LeaderElector
 from rws_operator.errors import LeadershipLost, OperatorError
+from rws_operator.testing.clock import OffsetClock
 
 
 def tell(event: str, **more: object) -> None:
@@ -71,6 +72,11 @@ async def take_part(elector: LeaderElector, client: Client, name: str) -> None:
         tell("released")
 
 
+def clock_offset() -> float:
+    """How far the wall clock is to be ahead."""
+    return float(sys.argv[sys.argv.index("--clock") + 1]) if "--clock" in sys.argv else 0.0
+
+
 async def main() -> None:
     """Run one replica."""
     kubeconfig, namespace, name, *durations = sys.argv[1:7]
@@ -84,6 +90,7 @@ async def main() -> None:
             lease_seconds=lease,
             renew_seconds=renew,
             retry_seconds=retry,
+            wall_clock=OffsetClock(clock_offset()),
         )
         try:
             await take_part(elector, client, name)

@@ -249,10 +249,10 @@ async def test_stop_is_bounded_whatever_a_handler_does(
     loop = asyncio.get_running_loop()
     async with running(cluster.client, controller, drain_seconds=0.3, grace_seconds=0.1):
         await eventually(10, started.is_set)
-        stuck = sample("rws_handler_threads_stuck", controller=controller.name)
-        while late and not stuck:
-            await asyncio.sleep(0.05)
-            stuck = sample("rws_handler_threads_stuck", controller=controller.name)
+        handler = (blocking if stubborn.startswith("thread") else endless).__qualname__
+        labels = {"controller": controller.name, "handler": handler}
+        if late:
+            await eventually(5, lambda: sample("rws_handler_threads_stuck", **labels) == 1)
         began = loop.time()
     took = loop.time() - began
     assert controller.left_behind == (stubborn != "async")
@@ -392,8 +392,8 @@ async def test_lagging_watch_loses_neither_edit_nor_deletion(
 
     @controller.reconcile
     async def reconcile(widget: Widget, ctx: Context) -> None:
-        sizes.append(widget.spec.size)
         await ctx.patch_status(widget, {"size": widget.spec.size})
+        sizes.append(widget.spec.size)
 
     await widgets.create(size=1)
     async with (

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ class Replicas:
         *,
         kubeconfig: Path | None = None,
         stuck: bool = False,
+        clock_offset: float = 0.0,
     ) -> Replica:
         """Start a replica; return when it takes part."""
         path = kubeconfig or await self.token_file()
@@ -96,6 +98,7 @@ class Replicas:
             name,
             *(str(seconds) for seconds in durations),
             *(["--stuck"] if stuck else []),
+            *(["--clock", str(clock_offset)] if clock_offset else []),
             stdout=asyncio.subprocess.PIPE,
             preexec_fn=die_with_parent,
         )
@@ -353,3 +356,25 @@ async def test_a_leader_cut_off_from_the_api_server_exits_in_time(
         assert taken - cut <= SHORT[0] + 2
         await asyncio.sleep(0.5)
     await check_audit(audited, namespace)
+
+
+@pytest.mark.behaviour("B7")
+async def test_replicas_whose_clocks_and_durations_differ(
+    audited: ControlPlane, namespace: TestNamespace, replicas: Replicas
+) -> None:
+    """Two hours apart on the wire, a standby in a hurry still waits for the holder's duration."""
+    patient = (8, 3, 1)
+    leader = await replicas.start("first", patient, clock_offset=-3600)
+    await leader.when("leading", within=10)
+    standby = await replicas.start("second", SHORT, clock_offset=3600)
+    await asyncio.sleep(SHORT[0] + 1)
+    assert not any(told["event"] == "leading" for told in standby.told)
+    killed = leader.send(signal.SIGKILL)
+    taken = await standby.when("leading", within=patient[0] + 5)
+    assert patient[0] - patient[2] - 1 <= taken - killed <= patient[0] + 2
+    audit = await check_audit(audited, namespace, patient)
+    for replica, offset in (("replica-first", -3600), ("replica-second", 3600)):
+        wrote = next(w for w in audit.writes if w.user_agent == replica and holder_of(w))
+        assert wrote.response is not None
+        renewed = datetime.fromisoformat(wrote.response["spec"]["renewTime"]).timestamp()
+        assert abs(renewed - wrote.received - offset) < 60

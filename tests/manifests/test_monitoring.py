@@ -8,7 +8,7 @@ from typing import Any
 
 import promql_parser
 import pytest
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, Summary
 
 from rws_operator import Operator, kinds, metrics
 from rws_operator.manifests.alerts import prometheus_rule
@@ -30,6 +30,9 @@ def series() -> dict[str, set[str]]:
                 found[f"{each._name}_total"] = set(each._labelnames)
             case Gauge():
                 found[each._name] = set(each._labelnames)
+            case Summary():
+                labels = set(each._labelnames)
+                found |= {f"{each._name}_{end}": labels for end in ("sum", "count")}
             case Histogram():
                 labels = set(each._labelnames)
                 found |= {f"{each._name}_{end}": labels for end in ("sum", "count")}

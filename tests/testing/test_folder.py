@@ -1,12 +1,14 @@
 """Tests of what a control plane holds while it lives: its folder and its port."""
 
 import os
+import shutil
 import socket
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from rws_operator.testing import folder as folders
 from rws_operator.testing.folder import (
     announce,
     announced_folders,
@@ -70,3 +72,20 @@ def test_another_users_control_plane_is_not_told(monkeypatch: pytest.MonkeyPatch
         own = os.getuid()
         monkeypatch.setattr(os, "getuid", lambda: own + 1)
         assert announced_folders() == []
+
+
+def test_a_control_plane_that_ends_meanwhile_is_not_told(monkeypatch: pytest.MonkeyPatch):
+    """Nor does it keep another from being told."""
+    with owned_folder() as staying, owned_folder() as ending:
+        announce(staying)
+        announce(ending)
+        is_held = folders._is_held
+
+        def end_after_a_look(looked_at: Path) -> bool:
+            found = is_held(looked_at)
+            if looked_at == ending:
+                shutil.rmtree(ending)
+            return found
+
+        monkeypatch.setattr(folders, "_is_held", end_after_a_look)
+        assert announced_folders() == [staying]

@@ -275,6 +275,7 @@ async def test_a_closed_gate_leaves_nothing_behind(cluster: TestCluster, path: s
         ("PUT", "/api/v1/namespaces/n/finalize", {}, ("update", "namespaces", "", "n", "finalize")),
         ("PATCH", "/apis/g/v1/namespaces/n/ws/w/status", {}, ("patch", "ws", "n", "w", "status")),
         ("DELETE", "/apis/g/v1/cs/c", {}, ("delete", "cs", "", "c", "")),
+        ("DELETE", "/apis/g/v1/cs", {}, ("deletecollection", "cs", "", "", "")),
         ("POST", "/apis/g/v1/namespaces/n/ws", {}, ("create", "ws", "n", "", "")),
         ("GET", "/version", {}, ("get", "", "", "", "")),
     ],
@@ -286,6 +287,8 @@ async def test_requests_are_read_as_kubernetes_does(
     r = GateRequest.parse(method, path, query, "", b"")
     assert (r.verb, r.resource, r.namespace, r.name, r.subresource) == expected
     assert Match(verb=r.verb, path=path).fits(r)
+    assert Match(verb=("other", r.verb)).fits(r)
+    assert not Match(verb=("other", "another")).fits(r)
     assert not Match(verb=r.verb, name="other").fits(r)
     assert not Match(user_agent="other").fits(r)
     assert not Match(where=lambda _: False).fits(r)

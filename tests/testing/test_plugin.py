@@ -25,6 +25,31 @@ async def test_fails_on_purpose(namespace):
 """
 
 
+HARMED = """
+import json
+import pytest
+from rws_operator.testing.eventually import eventually
+from rws_operator.testing.kubeconfig import Access
+
+@pytest.mark.asyncio
+async def test_kills(own_control_plane):
+    assert own_control_plane.is_dedicated
+    await own_control_plane.kill_api_server()
+    await own_control_plane.kill_etcd()
+
+@pytest.mark.asyncio
+async def test_finds_it_whole(own_control_plane, audit_log):
+    admin = Access.read(own_control_plane.kubeconfig)
+    body = {"metadata": {"name": "here"}}
+    admin.request_json("POST", "/api/v1/namespaces/default/configmaps", body)
+    assert await eventually(5, lambda: audit_log.writes(name="here"))
+
+def test_has_not_the_named_one(own_control_plane, control_plane):
+    assert not control_plane.is_dedicated
+    assert own_control_plane.kubeconfig != control_plane.kubeconfig
+"""
+
+
 def run_pytest(
     folder: Path, source: str, *arguments: str, **environ: str
 ) -> subprocess.CompletedProcess[str]:
@@ -38,7 +63,7 @@ def run_pytest(
         env={**kept, **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
     )
 
 
@@ -107,3 +132,18 @@ def test_listing_tests_needs_no_control_plane(tmp_path: Path, argument: str):
     run = run_pytest(tmp_path, NEEDS_ONE, argument, **without_programs(tmp_path))
     assert run.returncode == 0, run.stdout + run.stderr
     assert "fetching" not in run.stderr
+
+
+@pytest.mark.timeout(300)
+def test_a_control_plane_that_may_be_harmed(tmp_path: Path, control_plane: ControlPlane):
+    """It is whole again for the next test, and never the cluster that is named."""
+    run = run_pytest(tmp_path, HARMED, RWS_TEST_KUBECONFIG=str(control_plane.kubeconfig))
+    assert "3 passed" in run.stdout, run.stdout + run.stderr
+
+
+def test_one_that_may_be_harmed_is_missed_alone(tmp_path: Path, control_plane: ControlPlane):
+    """Without programs its tests are skipped; those of the named cluster are not."""
+    environ = {**without_programs(tmp_path), "RWS_TEST_KUBECONFIG": str(control_plane.kubeconfig)}
+    source = "def test_own(own_control_plane):\n    raise AssertionError\n" + NEEDS_ONE
+    run = run_pytest(tmp_path, source, **environ)
+    assert "1 passed, 1 skipped" in run.stdout, run.stdout + run.stderr

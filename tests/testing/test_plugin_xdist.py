@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+
+from pytest_rws_operator import _borrow, _Lender
+from rws_operator.testing.errors import ControlPlaneError
+from rws_operator.testing.folder import sweep
 from tests.testing.processes import processes_in, wait_until
 from tests.testing.test_plugin import run_pytest, without_programs
 
@@ -70,6 +81,48 @@ def test_without_a_control_plane_workers_skip(tmp_path: Path):
     run = run_pytest(tmp_path, USES, *PARALLEL, **required)
     assert "4 errors" in run.stdout, run.stdout + run.stderr
     assert "nowhere.tgz can't be fetched" in run.stdout
+
+
+def test_a_killed_run_leaves_no_folder_for_good(tmp_path: Path):
+    """The next start of a control plane removes what the controller could not."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    source = "import os\ndef test_it(): os.kill(os.getppid(), 9)\n"
+    environ = {"TMPDIR": str(temporary), **without_programs(tmp_path)}
+    run = run_pytest(tmp_path, source, *PARALLEL, **environ)
+    assert run.returncode == -9, run.stdout + run.stderr
+    (left,) = temporary.glob("rws-*")
+    code = "from rws_operator.testing.folder import sweep; print(*sweep())"
+    command = [sys.executable, "-c", code]
+    swept = subprocess.run(
+        command, env={**os.environ, **environ}, capture_output=True, text=True, check=True
+    )
+    assert swept.stdout.split() == [str(left)]
+    assert not left.exists()
+
+
+def test_a_lender_that_lives_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Another run's start leaves the folder alone until the run has ended."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    config: Any = None
+    lender = _Lender(config)
+    assert sweep() == []
+    lender.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lender_that_fails_holds_no_worker_up(monkeypatch: pytest.MonkeyPatch):
+    """Where it can accept nobody, e.g. for want of file descriptors, it ends and workers hear."""
+    raised: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    config: Any = None
+    lender = _Lender(config)
+    lender._listener.shutdown(socket.SHUT_RDWR)
+    wait_until(lambda: not lender._thread.is_alive())
+    with pytest.raises(ControlPlaneError, match="the run's control plane can't be had"):
+        _borrow(lender.address)
+    lender.close()
+    assert [each.exc_type for each in raised] == [OSError]
 
 
 def test_who_connects_and_says_nothing_holds_nobody_up(tmp_path: Path):

@@ -95,6 +95,19 @@ async def test_the_first_converts_again_when_the_second_ends(
     assert (await bottles.get("one")).spec.volume == "1l"
 
 
+async def test_the_first_converts_again_when_the_second_can_not_start(
+    running_operator: OperatorRuns, namespace: TestNamespace, monkeypatch: pytest.MonkeyPatch
+):
+    """The CRD may call the second by then, of which nothing is left."""
+    await running_operator(sample.operator)
+    monkeypatch.setattr("rws_operator.testing.running.READY_SECONDS", 1.0)
+    with pytest.raises(AssertionError, match="not so after 1 s"):
+        await running_operator(sample.operator)
+    bottles = namespace.api(OldBottle)
+    await eventually(10, lambda: bottles.create({"metadata": {"name": "one"}}), every=0.02)
+    assert (await bottles.get("one")).spec.volume == "1l"
+
+
 async def test_a_stopped_one_is_called_no_more(
     running_operator: OperatorRuns, namespace: TestNamespace
 ):

@@ -218,12 +218,27 @@ async def never_ends(obj, ctx):
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             pass
+"""
+HANGS_IN_A_THREAD = """
+import asyncio, threading
+import pytest
+from rws_operator import Operator, kinds
 
+operator = Operator("hanging", drain_seconds=0.1)
+called = threading.Event()
+
+@operator.controller(kinds.ConfigMap).reconcile
+def never_ends(obj, ctx):
+    called.set()
+    threading.Event().wait()
+"""
+HANGING = """
 @pytest.mark.asyncio
 async def test_hangs(namespace, running_operator):
     print("NAMESPACE", namespace.name)
     await running_operator(operator)
-    await asyncio.wait_for(called.wait(), 10)
+    while not called.is_set():
+        await asyncio.sleep(0.05)
 
 @pytest.mark.asyncio
 async def test_next(namespace):
@@ -231,11 +246,43 @@ async def test_next(namespace):
 """
 
 
-def test_a_handler_that_can_not_be_cancelled_is_named(tmp_path: Path, control_plane: ControlPlane):
+@pytest.mark.parametrize(
+    ("handler", "name"),
+    [
+        (HANGS, r"never_ends \(\S*test_it\.py:14\)"),
+        (HANGS_IN_A_THREAD, r"a thread for ConfigMap test-hangs\S+/kube-root-ca\.crt"),
+    ],
+    ids=["async", "plain"],
+)
+def test_a_handler_that_can_not_be_cancelled_is_named(
+    tmp_path: Path, control_plane: ControlPlane, handler: str, name: str
+):
     """The test fails, and the run goes on instead of hanging at the loop's end."""
-    run = run_pytest(tmp_path, HANGS, RWS_TEST_KUBECONFIG=str(control_plane.kubeconfig))
-    (name,) = namespaces(run.stdout)
-    Access.read(control_plane.kubeconfig).request("DELETE", f"/api/v1/namespaces/{name}")
+    kubeconfig = str(control_plane.kubeconfig)
+    run = run_pytest(tmp_path, handler + HANGING, RWS_TEST_KUBECONFIG=kubeconfig)
+    (namespace,) = namespaces(run.stdout)
+    Access.read(control_plane.kubeconfig).request("DELETE", f"/api/v1/namespaces/{namespace}")
     assert "2 passed, 1 error" in run.stdout, run.stdout + run.stderr
-    assert re.search(r"though it was cancelled: never_ends \(\S*test_it\.py:14\)", run.stdout)
+    assert re.search(f"though it was cancelled: {name}", run.stdout), run.stdout
     assert "pending" not in run.stdout + run.stderr
+
+
+async def test_a_stop_that_is_cancelled_leaves_nothing_at_work(
+    cluster: TestCluster, namespace: TestNamespace
+):
+    """Whoever gives it a deadline is told that it passed, and the operator has ended."""
+    slow, called = Operator("slow"), asyncio.Event()
+
+    @slow.controller(kinds.ConfigMap).reconcile
+    async def reconcile(config: dict[str, Any], ctx: Context) -> None:
+        """Take its time."""
+        called.set()
+        await asyncio.Event().wait()
+
+    running = await OperatorRuns(cluster, namespace)(slow)
+    await asyncio.wait_for(called.wait(), 10)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await running.stop()
+    assert not running.is_running
+    assert not running.operator.is_at_work()

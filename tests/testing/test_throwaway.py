@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -20,7 +20,7 @@ FAR = "https://api.prod.example.com:6443"
 
 
 def kubeconfig(
-    folder: Path, *, context: str = "prod", cluster: str = "main", server: str = FAR, **fields: str
+    folder: Path, *, context: str = "prod", cluster: str = "main", server: str = FAR, **fields: Any
 ) -> Path:
     """Write a kubeconfig of one context."""
     path = folder / "config"
@@ -72,9 +72,10 @@ def test_a_throwaway_cluster_is_taken(tmp_path: Path, entry: dict[str, str]):
         ({"server": NEAR, "tls-server-name": "api.prod.example.com"}, "another machine, api.prod"),
         ({"server": f"{NEAR}/k8s/clusters/c-prod"}, "has a path"),
         ({"server": "http://localhost:8001"}, "without TLS"),
+        ({"server": NEAR, "insecure-skip-tls-verify": True}, "certificate is not verified"),
     ],
 )
-def test_any_other_cluster_is_refused(tmp_path: Path, entry: dict[str, str], reason: str):
+def test_any_other_cluster_is_refused(tmp_path: Path, entry: dict[str, Any], reason: str):
     """The message names context, server, what speaks against it and how to allow it."""
     path = kubeconfig(tmp_path, **entry)
     name = entry.get("context", "prod")

@@ -77,6 +77,21 @@ async def test_a_wait_is_counted_anew_for_each_holder(
     await asyncio.wait_for(waiting, 5)
 
 
+async def test_a_forked_child_keeps_no_turn(temporary: Path):
+    """It has the file of the lock, too, and may live on for long."""
+    first, second = Turn("https://a", "first"), Turn("https://a", "second")
+    await first.take()
+    assert first._file is not None
+    child = await asyncio.create_subprocess_exec("sleep", "60", pass_fds=[first._file])
+    try:
+        first.end()
+        await asyncio.wait_for(second.take(), 5)
+    finally:
+        child.kill()
+        await child.wait()
+    second.end()
+
+
 async def test_a_folder_that_others_may_write_is_refused(temporary: Path):
     """Its remedy is said."""
     folder_in(temporary).mkdir()

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from rws_operator.errors import Denied
+from rws_operator.heartbeat import Heartbeat
 from rws_operator.resources import kinds
 from rws_operator.testing import eventually
 from rws_operator.webhook import AdmissionRequest, Call, ReviewError, Webhooks
@@ -423,6 +425,27 @@ def hanging(release: threading.Event) -> Callable[[Any], None]:
         release.wait(20)
 
     return check
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+async def test_a_handler_that_blocks_the_loop_is_named_with_its_path(
+    is_wrapped: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The author's function, not the server that called it."""
+
+    async def check(_: Any) -> None:
+        time.sleep(0.5)  # noqa: ASYNC251 - that is what it must not do
+
+    webhooks = Webhooks().validate(kinds.ConfigMap, "/blocks", check)
+    handler = webhooks.wrap(web.Application()) if is_wrapped else webhooks.handle
+    with Heartbeat(tick_seconds=0.02, blocked_seconds=0.2):
+        async with serving(handler) as where:
+            assert (await post(where, "/blocks"))[0] == 200
+            await eventually(5, lambda: "runs again" in caplog.text, 0.01)
+    told = next(each for each in caplog.records if "loop is blocked" in each.getMessage())
+    context = told.context  # type: ignore[attr-defined]
+    assert context["function"] == f"{__name__}.{check.__qualname__}"
+    assert context["webhook"] == "/blocks"
 
 
 async def test_one_path_takes_no_threads_of_another(monkeypatch: pytest.MonkeyPatch) -> None:

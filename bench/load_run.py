@@ -1,0 +1,280 @@
+"""One run of the load: objects made, the operator started, specs edited, everything sampled.
+
+    make objects → start the operator → each object ran once → edit → each last edit ran → stop
+
+Whoever edits and who samples are this process; the operator is one of its own, so that memory and
+CPU are its own. Both read the machine's monotonic clock, so an edit's answer here and the start of
+its run there can be compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import psutil
+
+from bench.load_figures import COLD, HOT, Edit, Measured, Page, Sample
+from bench.load_operator import Dial, read_runs
+from rws_operator.testing import eventually
+from rws_operator.testing.folder import held_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+    from pathlib import Path
+
+    from bench.load_figures import Load, Who
+    from rws_operator.client import Client
+    from rws_operator.testing import TestCluster
+
+COLD_SECONDS = 0.4
+MAKERS = 16
+START_SECONDS = 600.0
+SETTLE_SECONDS = 60.0
+
+
+class Operator:
+    """The operator's process."""
+
+    def __init__(self, process: asyncio.subprocess.Process, port: int, log: Path) -> None:
+        self._process = process
+        self._log = log
+        self._session = aiohttp.ClientSession(f"http://127.0.0.1:{port}")
+        self.usage = psutil.Process(process.pid)
+
+    async def page(self) -> Page:
+        """Its metrics now."""
+        async with self._session.get("/metrics") as answer:
+            return Page(await answer.text())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it ended by itself."""
+        return self._process.returncode is not None
+
+    def check(self) -> None:
+        """Fail, with its last words, if it ended by itself."""
+        if self.has_ended:
+            words = self._log.read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"the operator ended with code {self._process.returncode}:\n{words}")
+
+    def trace(self) -> None:
+        """Have it note, or tell, what grew."""
+        self._process.send_signal(signal.SIGUSR1)
+
+    async def stop(self) -> int:
+        """Stop it well, and return its exit code."""
+        await self._session.close()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+        return await self._process.wait()
+
+
+@contextlib.asynccontextmanager
+async def operator_of(
+    load: Load, kubeconfig: Path, namespace: str, folder: Path
+) -> AsyncIterator[Operator]:
+    """Run the operator; its log and what it tells of its runs go into the folder."""
+    settings = {
+        "KUBECONFIG": str(kubeconfig),
+        "LOAD_NAMESPACE": namespace,
+        "LOAD_RUNS": str(folder / "runs"),
+        "LOAD_SEED": str(load.seed),
+        "LOAD_WORKERS": str(load.workers),
+        "LOAD_HOT": HOT,
+        "LOAD_HOT_RUN_SECONDS": str(load.hot_run_seconds),
+        "LOAD_UNTIL_EDITED": str(int(load.until_edited)),
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        **({"LOAD_TRACE": str(folder / "grown")} if load.trace else {}),
+    }
+    with held_port() as port, (folder / "log").open("wb") as log:
+        command = (sys.executable, "-m", "bench.load_operator", "--http-port", str(port))
+        process = await asyncio.create_subprocess_exec(
+            *command, env=os.environ | settings, stderr=log, stdout=log
+        )
+        operator = Operator(process, port, folder / "log")
+        try:
+            yield operator
+        finally:
+            await operator.stop()
+
+
+class Editor:
+    """Makes and edits objects.
+
+    Args:
+        client: Sends the edits.
+        namespace: Where the objects are.
+        load: How much.
+    """
+
+    def __init__(self, client: Client, namespace: str, load: Load) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._load = load
+        self._value = 0
+        self.names = [f"dial-{number:05}" for number in range(load.objects)]
+        self.edits: list[Edit] = []
+
+    async def make(self) -> None:
+        """Make all objects, so many at a time."""
+        left = iter(self.names)
+
+        async def make_some() -> None:
+            for name in left:
+                wire = {
+                    "apiVersion": Dial.resource_definition.kind.api_version,
+                    "kind": "Dial",
+                    "metadata": {"name": name, "namespace": self._namespace},
+                    "spec": {"value": 0},
+                }
+                await self._client.create(wire, kind=Dial.resource_definition.kind)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(MAKERS):
+                group.create_task(make_some())
+
+    async def edit_all(self) -> None:
+        """Edit at random, one hot object beside it, and some cold ones now and then."""
+        chosen = random.Random(self._load.seed)  # noqa: S311 - nothing secret
+        others = self.names[1 + len(COLD) :]
+        count = round(self._load.rate * self._load.seconds)
+        end = time.monotonic() + self._load.seconds
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_hot(end))
+            group.create_task(self._touch_cold(group, end))
+            start = asyncio.get_running_loop().time()
+            for number in range(count):
+                name = chosen.choice(others)
+                await asyncio.sleep(
+                    start + number / self._load.rate - asyncio.get_running_loop().time()
+                )
+                group.create_task(self._edit("random", name))
+
+    async def _keep_hot(self, end: float) -> None:
+        loop = asyncio.get_running_loop()
+        while time.monotonic() < end:
+            next_at = loop.time() + 1 / self._load.hot_rate
+            await self._edit("hot", HOT)
+            await asyncio.sleep(next_at - loop.time())
+
+    async def _touch_cold(self, group: asyncio.TaskGroup, end: float) -> None:
+        while True:
+            for name in COLD:
+                await asyncio.sleep(COLD_SECONDS)
+                if time.monotonic() >= end:
+                    return
+                group.create_task(self._edit("cold", name))
+
+    async def _edit(self, who: Who, name: str) -> None:
+        self._value += 1
+        patch = {"spec": {"value": self._value}}
+        kind = Dial.resource_definition.kind
+        edited = await self._client.patch(kind, name, self._namespace, patch=patch)
+        at = time.monotonic()
+        self.edits.append(Edit(who, name, edited["metadata"]["generation"], at))
+
+
+class Sampler:
+    """Looks at the operator once a second."""
+
+    def __init__(self, operator: Operator, server: psutil.Process | None) -> None:
+        self._operator = operator
+        self._server = server
+        self.samples: list[Sample] = []
+
+    async def run(self, edits_begin: float) -> None:
+        """Sample until cancelled; times are counted from the beginning of the edits."""
+        while True:
+            page = await self._operator.page()
+            self.samples.append(
+                Sample(
+                    time.monotonic() - edits_begin,
+                    int(page.total("workqueue_depth")),
+                    int(page.total("rws_workqueue_delayed")),
+                    self._operator.usage.memory_info().rss,
+                    cpu_of(self._operator.usage),
+                    cpu_of(self._server) if self._server is not None else 0.0,
+                )
+            )
+            await asyncio.sleep(1.0)
+
+
+def cpu_of(process: psutil.Process) -> float:
+    """CPU seconds of a process so far."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+async def measure(
+    load: Load,
+    cluster: TestCluster,
+    namespace: str,
+    folder: Path,
+    server: psutil.Process | None = None,
+) -> Measured:
+    """Run the load and tell what came of it.
+
+    Args:
+        load: How much.
+        cluster: Serves Dials.
+        namespace: An empty namespace.
+        folder: Where the operator's log goes.
+        server: The API server's process, if it is to be looked at.
+    """
+    measured = Measured(load)
+    editor = Editor(cluster.client, namespace, load)
+    measured.make_seconds = await timed(editor.make())
+    async with operator_of(load, cluster.kubeconfig, namespace, folder) as operator:
+        measured.first_seconds = await timed(all_ran(operator, load.objects))
+        sampler = Sampler(operator, server)
+        measured.before = await operator.page()
+        async with asyncio.TaskGroup() as group:
+            sampling = group.create_task(sampler.run(time.monotonic()))
+            if load.trace:
+                asyncio.get_running_loop().call_later(load.seconds / 5, operator.trace)
+            measured.edit_seconds = await timed(editor.edit_all())
+            sampling.cancel()
+        measured.after = await operator.page()
+        measured.edits, measured.samples = editor.edits, sampler.samples
+
+        def is_settled() -> bool:
+            measured.runs = list(read_runs(folder / "runs"))
+            return not measured.never_run()
+
+        with contextlib.suppress(AssertionError):  # what never ran is told by `never_run`
+            await eventually(SETTLE_SECONDS, is_settled, every=1.0)
+        if load.trace:
+            operator.trace()
+            await eventually(SETTLE_SECONDS, (folder / "grown").exists)
+            await asyncio.sleep(1)
+            measured.grown = (folder / "grown").read_text()
+    return measured
+
+
+async def timed(work: Coroutine[Any, Any, None]) -> float:
+    """Seconds that something takes."""
+    start = time.monotonic()
+    await work
+    return time.monotonic() - start
+
+
+async def all_ran(operator: Operator, objects: int) -> None:
+    """Wait until each object had its first run: none is left of the first list."""
+
+    async def has_run() -> bool:
+        if operator.has_ended:
+            return True
+        page = await operator.page()
+        ran = page.total("rws_controller_reconciles_total") >= objects
+        return ran and page.total("workqueue_depth") == 0
+
+    await eventually(START_SECONDS, has_run, every=0.25)
+    operator.check()

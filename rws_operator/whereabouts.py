@@ -1,0 +1,97 @@
+"""Where a thread stands, told by another one: which function holds it up, and for what.
+
+The runtime says in `handling` what it calls the author's code for; tasks that the author starts
+inherit it. Read from outside, since the thread itself can't tell while it is held up.
+
+Invariant: a look changes nothing, and fails in nothing: what can't be found is left out.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from contextvars import Context, ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import FrameType
+
+handling: ContextVar[Mapping[str, object]] = ContextVar("rws_handling")
+"""What the code that runs is about, as key and value for the log, e.g. controller and object."""
+
+# What stands between the event loop and an author's function.
+_BETWEEN = frozenset({"rws_operator", "asyncio", "aiohttp", "pydantic", "prometheus_client"})
+_DEBUGGERS = frozenset({"bdb", "pdb", "pydevd", "debugpy"})
+
+
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """Where a thread stands.
+
+    Args:
+        function: The author's function that was called, with its module; where there is none,
+            the innermost one.
+        place: File and line that it stands at.
+        about: What it is called for, see `handling`.
+        stack: From the callback of the event loop to the innermost call.
+        is_debugged: Whether a debugger holds the thread.
+    """
+
+    function: str
+    place: str
+    about: Mapping[str, object]
+    stack: str
+    is_debugged: bool
+
+
+def depth() -> int:
+    """How many calls deep the caller is; any callback of one event loop is as deep."""
+    return len(_frames(sys._getframe(1))) - 1
+
+
+def find(thread: int, depth: int) -> Whereabouts | None:
+    """Where a thread with an event loop stands; None if nothing on the loop runs just now.
+
+    Args:
+        thread: Its identifier.
+        depth: How deep a callback of its loop is.
+    """
+    frames = _frames(sys._current_frames().get(thread))
+    called = frames[depth:]
+    if not called:
+        return None
+    theirs = [frame for frame in called if _package(frame) not in _BETWEEN]
+    frame = theirs[0] if theirs else called[-1]
+    return Whereabouts(
+        function=f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_qualname}",
+        place=f"{frame.f_code.co_filename}:{frame.f_lineno}",
+        about=_about(frames[depth - 1]) if depth else {},
+        stack=_text(called),
+        is_debugged=any(_package(frame) in _DEBUGGERS for frame in called),
+    )
+
+
+def stack_of(thread: int) -> str:
+    """The whole stack of a thread, for the log."""
+    return _text(_frames(sys._current_frames().get(thread))) or "(the thread has ended)"
+
+
+def _frames(innermost: FrameType | None) -> list[FrameType]:
+    return [frame for frame, _ in traceback.walk_stack(innermost)][::-1] if innermost else []
+
+
+def _text(frames: list[FrameType]) -> str:
+    lines = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames).format()
+    return "".join(lines).rstrip()
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def _about(caller: FrameType) -> Mapping[str, object]:
+    """What the running callback is about: `asyncio.Handle`, which calls it, has its context."""
+    context = getattr(caller.f_locals.get("self"), "_context", None)
+    return context.get(handling, {}) if isinstance(context, Context) else {}

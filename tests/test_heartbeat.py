@@ -1,0 +1,251 @@
+"""What blocks the event loop is named in time, whatever the log's handlers wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from rws_operator.heartbeat import BLOCKED_SECONDS, TICK_SECONDS, Heartbeat
+from rws_operator.log import configure
+from rws_operator.testing.eventually import eventually
+from rws_operator.testing.supervise import die_with_parent
+from rws_operator.whereabouts import handling
+
+BLOCKED = "the event loop is blocked"
+HERE = f"{__name__}."
+
+
+def block_the_loop(seconds: float) -> None:
+    """Stand still, under a name that a stack shows."""
+    time.sleep(seconds)
+
+
+def quick() -> Heartbeat:
+    """One that a test needs not wait for."""
+    return Heartbeat(tick_seconds=0.02, blocked_seconds=0.2)
+
+
+def contexts(caplog: pytest.LogCaptureFixture, message: str) -> list[dict[str, Any]]:
+    """What was said beside a message, each time."""
+    return [
+        record.context  # type: ignore[attr-defined]
+        for record in caplog.records
+        if record.getMessage().startswith(message)
+    ]
+
+
+async def test_what_blocks_the_loop_is_named_at_growing_intervals(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The function, and where it stands; once more each time it has lasted twice as long."""
+
+    async def handler() -> None:
+        block_the_loop(1.2)
+
+    with quick():
+        await asyncio.sleep(0.1)
+        await asyncio.get_running_loop().create_task(handler())
+        await eventually(2, lambda: "runs again" in caplog.text)
+    told = contexts(caplog, BLOCKED)
+    after = [each["blocked_seconds"] for each in told]
+    assert len(after) >= 2
+    assert all(2 * one - 0.1 <= later for one, later in itertools.pairwise([0.1, *after]))
+    function = f"{HERE}{handler.__qualname__}"
+    assert {each["function"] for each in told} == {function}
+    line = handler.__code__.co_firstlineno + 1
+    assert told[0]["at"] == f"{__file__}:{line}"
+    report = next(record for record in caplog.records if record.getMessage().startswith(BLOCKED))
+    assert report.levelno == logging.WARNING
+    assert "time.sleep(seconds)" in report.getMessage()
+    (over,) = contexts(caplog, "the event loop runs again")
+    assert over["function"] == function
+    assert 1 <= over["blocked_seconds"] < 3
+    labels = {"function": function}
+    assert REGISTRY.get_sample_value("rws_loop_blocked_seconds_count", labels) == 1
+    assert 1 <= (REGISTRY.get_sample_value("rws_loop_blocked_seconds_sum", labels) or 0) < 3
+
+
+async def test_what_a_task_works_for_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Also of tasks that the author's code started, which inherit it."""
+
+    async def part() -> None:
+        block_the_loop(0.4)
+
+    async def reconcile() -> None:
+        handling.set({"controller": "Backup", "namespace": "team", "name": "one"})
+        async with asyncio.TaskGroup() as parts:
+            parts.create_task(part())
+
+    with quick():
+        await asyncio.sleep(0.1)
+        await asyncio.get_running_loop().create_task(reconcile())
+        await eventually(2, lambda: "runs again" in caplog.text)
+    told = contexts(caplog, BLOCKED)[0]
+    assert told["function"] == f"{HERE}{part.__qualname__}"
+    assert (told["controller"], told["namespace"], told["name"]) == ("Backup", "team", "one")
+
+
+async def test_a_callback_is_named_without_a_task(caplog: pytest.LogCaptureFixture) -> None:
+    """Timers run on the loop as well."""
+    with quick():
+        await asyncio.sleep(0.1)
+        asyncio.get_running_loop().call_soon(block_the_loop, 0.4)
+        await eventually(2, lambda: "runs again" in caplog.text)
+    assert contexts(caplog, BLOCKED)[0]["function"] == f"{HERE}block_the_loop"
+
+
+async def test_a_busy_loop_shows_in_the_lag_and_is_not_called_blocked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The metric says how late the last answer was."""
+    with Heartbeat(tick_seconds=0.02, blocked_seconds=2.0) as heartbeat:
+        await asyncio.sleep(0.1)
+        block_the_loop(0.3)
+        await asyncio.sleep(0)
+        assert 0.1 < (REGISTRY.get_sample_value("rws_loop_lag_seconds") or 0) < 1
+        await asyncio.sleep(0.1)
+        assert heartbeat.blocked_seconds < 0.1
+        assert heartbeat.check() is None
+    assert BLOCKED not in caplog.text
+
+
+async def test_other_threads_see_how_long_it_is_blocked() -> None:
+    """Who ends the process reads it while nothing on the loop can run."""
+    seen: list[float] = []
+    with quick() as heartbeat:
+        await asyncio.sleep(0.1)
+        timer = threading.Timer(0.6, lambda: seen.append(heartbeat.blocked_seconds))
+        timer.start()
+        block_the_loop(0.8)
+        await asyncio.sleep(0.1)
+    assert 0.3 < seen[0] < 1.5
+    assert heartbeat.blocked_seconds == 0
+
+
+async def test_the_thread_ends_with_the_watching() -> None:
+    """Nothing is left behind, and who asks afterwards learns that nobody watches."""
+    before = threading.active_count()
+    with Heartbeat() as heartbeat:
+        assert threading.active_count() == before + 1
+        assert heartbeat.check() is None
+    assert threading.active_count() == before
+    assert heartbeat.check() is not None
+
+
+def test_a_block_is_told_within_two_seconds() -> None:
+    """At worst it begins right after an answer; then comes the tick that is late enough."""
+    assert 1 <= BLOCKED_SECONDS <= 2 - 2 * TICK_SECONDS
+
+
+class WaitsForTheLoop(logging.Handler):
+    """A log handler that hands each line to the loop, and waits or not."""
+
+    def __init__(self, *, waits: bool) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._waits = waits
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand it over."""
+        if threading.current_thread() is not threading.main_thread():
+            done = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop)
+            if self._waits:
+                done.result()
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_it_is_told_even_if_the_log_needs_the_loop(
+    waits: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Straight to standard error then, while the loop is still blocked."""
+    log = logging.getLogger("rws_operator.heartbeat")
+    handler = WaitsForTheLoop(waits=waits)
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        with quick():
+            await asyncio.sleep(0.1)
+            block_the_loop(0.9)
+            told = capfd.readouterr().err
+            await asyncio.sleep(0.1)
+    finally:
+        log.removeHandler(handler)
+        log.propagate = True
+    assert BLOCKED in told
+    assert "block_the_loop(0.9)" in told
+
+
+async def test_the_runtimes_own_log_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """A stream that writes itself needs nothing beside it."""
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    root.handlers[:] = []
+    configure("info", "text", stream=os.fdopen(os.dup(2), "w"))
+    try:
+        with quick():
+            await asyncio.sleep(0.1)
+            block_the_loop(0.35)
+            await asyncio.sleep(0.1)
+    finally:
+        root.handlers[0].stream.close()  # type: ignore[attr-defined]
+        root.handlers[:] = before
+        root.setLevel(level)
+    assert capfd.readouterr().err.count(BLOCKED) == 1
+
+
+async def test_a_debugger_is_no_block(caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody stands there on purpose, for as long as they like."""
+    namespace: dict[str, Any] = {"__name__": "bdb", "time": time}
+    exec("def prompt(): time.sleep(0.8)", namespace)
+    with quick() as heartbeat:
+        await asyncio.sleep(0.1)
+        namespace["prompt"]()
+        assert heartbeat.blocked_seconds < 0.3
+        await asyncio.sleep(0.05)
+    assert BLOCKED not in caplog.text
+
+
+STOPPED = """
+import asyncio, time
+from rws_operator.heartbeat import Heartbeat
+
+async def main():
+    with Heartbeat(tick_seconds=0.05, blocked_seconds=1.2) as heartbeat:
+        await asyncio.sleep(0.3)
+        print("blocked", flush=True)
+        for _ in range(40):  # it goes on where it was stopped
+            time.sleep(0.02)
+        await asyncio.sleep(0.2)
+
+asyncio.run(main())
+"""
+
+
+def test_a_stopped_process_is_no_blocked_loop() -> None:
+    """For as long as it is stopped the loop has no chance to answer, so it does not count."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=die_with_parent,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "blocked\n"
+    time.sleep(0.2)  # so that the question that nobody answers has been asked
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGCONT)
+    output, _ = process.communicate(timeout=20)
+    assert (process.returncode, output) == (0, "")
