@@ -346,7 +346,8 @@ async def test_a_second_session_takes_what_a_first_one_left(
         for each in family[1:]:
             each.kill()
     with Session(program, *options) as session:
-        session.wait_for("is running$", seconds=60)  # after the Lease's time
+        # After the Leases' time; an election may warn of a watch that was silent for so long.
+        session.wait_for("is running", seconds=90)
         with pytest.raises(ApiError, match="a bad note"):
             await create(cluster, "one", "bad", f"{name}.test.example.com")
 
@@ -372,7 +373,7 @@ async def test_conversions_end_with_the_session(
     crd = await cluster.client.get(kinds.CustomResourceDefinition, f"notes.{name}.test.example.com")
     assert crd["spec"]["conversion"] == {"strategy": "None"}
     with Session(program, *options) as session:  # the Lease of a run that was killed is held still
-        session.wait_for("is running", seconds=60)
+        session.wait_for("is running", seconds=90)
         (item,) = (await cluster.client.request("GET", old)).json()["items"]
         assert item["spec"]["text"] == "a"
 
