@@ -180,6 +180,7 @@ class Lifecycle:
             informers = Informers(client, self._name)
             recorder = Recorder(client, self._name, identity())
             environment = self._environment(client, informers, recorder)
+            stack.callback(environment.threads.close)
             for each in self._runnables:
                 each.bind(environment)
             self._add_checks(health, informers)

@@ -50,6 +50,7 @@ class HandlerThreads:
         self._calls: deque[_Call] = deque()
         self._threads = 0
         self._idle = 0
+        self._is_closed = False
         self._hanging: Counter[str] = Counter()
 
     def reserve(self, count: int) -> None:
@@ -60,6 +61,12 @@ class HandlerThreads:
         with self._lock:
             self._reserved += count
             self._size = max(self._size, self._reserved)
+
+    def close(self) -> None:
+        """Keep no thread that has nothing to do, from now on; one that works ends after that."""
+        with self._lock:
+            self._is_closed = True
+            self._lock.notify_all()
 
     def check(self) -> str | None:
         """A liveness check: fails while so many threads hang that nothing stands in for the next.
@@ -145,7 +152,7 @@ class HandlerThreads:
     def _next(self) -> _Call | None:
         with self._lock:
             while not self._calls:
-                if self._threads > self._size:
+                if self._is_closed or self._threads > self._size:
                     self._threads -= 1
                     return None
                 self._idle += 1

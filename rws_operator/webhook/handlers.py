@@ -55,6 +55,10 @@ class Handlers:
         """Whether plain handlers that were left behind hold every thread."""
         return len(self._hanging) >= self._most
 
+    def close(self) -> None:
+        """Keep no thread that has nothing to do: no call comes any more."""
+        self._threads.close()
+
     async def run(
         self,
         function: Callable[..., Any],

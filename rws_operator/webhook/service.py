@@ -128,6 +128,7 @@ class WebhookService:
         finally:
             self._listening.clear()
             await self._server.stop(0)
+            self._declaration.webhooks.close()
 
     async def _keep(self) -> None:
         assert self._certificate is not None

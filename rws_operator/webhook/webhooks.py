@@ -185,6 +185,11 @@ class Webhooks:
             return None
         return f"handlers hang in all threads of the webhooks at {', '.join(sorted(paths))}"
 
+    def close(self) -> None:
+        """Let the threads of plain handlers go: no call comes any more."""
+        for route in self._routes.values():
+            route.handlers.close()
+
     def bind(self, client: Client) -> None:
         """Give handlers a client, unless they have one."""
         if self._client is None:

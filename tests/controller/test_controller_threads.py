@@ -62,6 +62,28 @@ async def test_reserved_threads_add_up() -> None:
     assert threads._threads == 6
 
 
+async def test_closed_threads_end_once_they_have_nothing_to_do() -> None:
+    """One that waits ends at once, one that works after its call; a late call is still run."""
+    before = set(threading.enumerate())
+    threads, let_go = HandlerThreads(size=2), threading.Event()
+
+    def alive() -> int:
+        return len(set(threading.enumerate()) - before)
+
+    both = threading.Barrier(2)
+    await asyncio.gather(*(threads.run(both.wait, on_cut=nothing) for _ in range(2)))
+    working = asyncio.create_task(threads.run(lambda: let_go.wait(10), on_cut=nothing))
+    await asyncio.sleep(0.05)
+    assert alive() == 2
+    threads.close()
+    await eventually(5, lambda: alive() == 1)
+    let_go.set()
+    assert await working
+    await eventually(5, lambda: alive() == 0)
+    assert await threads.run(lambda: "late", on_cut=nothing) == "late"
+    await eventually(5, lambda: alive() == 0)
+
+
 async def test_threads_are_used_again() -> None:
     """Calls one after another share one thread."""
     threads = HandlerThreads(size=8)
