@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from rws_operator.client import Client
     from rws_operator.testing import TestCluster
 
-COLD_SECONDS = 0.4
+COLD_SECONDS = 2.0
 MAKERS = 16
 START_SECONDS = 600.0
-SETTLE_SECONDS = 60.0
+SETTLE_SECONDS = 180.0
+EDITS_AT_ONCE = 48
+"""Fewer than the client's connections, so that none waits for one; a slow server slows the rate."""
 
 
 class Operator:
@@ -120,6 +122,7 @@ class Editor:
         self._namespace = namespace
         self._load = load
         self._value = 0
+        self._at_once = asyncio.Semaphore(EDITS_AT_ONCE)
         self.names = [f"dial-{number:05}" for number in range(load.objects)]
         self.edits: list[Edit] = []
 
@@ -149,14 +152,17 @@ class Editor:
         end = time.monotonic() + self._load.seconds
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_hot(end))
-            group.create_task(self._touch_cold(group, end))
+            for name in COLD:
+                group.create_task(self._touch_cold(name, end))
             start = asyncio.get_running_loop().time()
             for number in range(count):
                 name = chosen.choice(others)
                 await asyncio.sleep(
                     start + number / self._load.rate - asyncio.get_running_loop().time()
                 )
-                group.create_task(self._edit("random", name))
+                await self._at_once.acquire()
+                task = group.create_task(self._edit("random", name))
+                task.add_done_callback(lambda _: self._at_once.release())
 
     async def _keep_hot(self, end: float) -> None:
         loop = asyncio.get_running_loop()
@@ -165,13 +171,11 @@ class Editor:
             await self._edit("hot", HOT)
             await asyncio.sleep(next_at - loop.time())
 
-    async def _touch_cold(self, group: asyncio.TaskGroup, end: float) -> None:
-        while True:
-            for name in COLD:
-                await asyncio.sleep(COLD_SECONDS)
-                if time.monotonic() >= end:
-                    return
-                group.create_task(self._edit("cold", name))
+    async def _touch_cold(self, name: str, end: float) -> None:
+        await asyncio.sleep(COLD.index(name) * COLD_SECONDS / len(COLD))
+        while time.monotonic() < end:
+            await self._edit("cold", name)
+            await asyncio.sleep(COLD_SECONDS)
 
     async def _edit(self, who: Who, name: str) -> None:
         self._value += 1

@@ -84,6 +84,11 @@ writes_skipped = Counter(
     "Writes not sent because they would have changed nothing.",
     ["controller", "verb"],
 )
+restless_status_writes = Counter(
+    "rws_restless_status_writes_total",
+    "Writes of a status that changed nothing in it but time stamps.",
+    ["controller"],
+)
 mapping_errors = Counter(
     "rws_watch_mapping_errors_total",
     "Mappings of a watched object to a controller's own that raised.",
@@ -221,6 +226,7 @@ def declare_controller(name: str, *, workers: int | None = None) -> None:
         max_concurrent_reconciles,
         active_workers,
         mapping_errors,
+        restless_status_writes,
     ):
         by_controller.labels(name)
     for result in RECONCILE_RESULTS:

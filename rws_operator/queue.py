@@ -29,8 +29,8 @@ Rules that follow:
 2. No add is lost: it leads to a run that starts after it, unless the key is discarded.
 3. An urgent add ends a back-off, a soft one waits for its end.
 4. Lanes: within a lane first come, first served. NORMAL goes before LOW; once the oldest LOW key
-   has waited for `AGE_SECONDS` the lanes take turns, so neither starves and a fresh NORMAL key
-   never waits behind more than one old LOW key per key before it. What a timer makes ready is
+   has waited for `AGE_SECONDS` it goes after `TURN` NORMAL ones, so neither starves, and where the
+   workers don't keep up they still spend themselves on what is fresh. What a timer makes ready is
    LOW: thousands of objects that failed together are tried again together, and what changes
    meanwhile must not wait for them.
 5. `close` frees every getter with `QueueClosed` and drops all timers; nothing is handed out
@@ -55,7 +55,10 @@ MAX_DELAY_SECONDS = 180 * 24 * 3600.0
 """Longest delay; a longer one is clamped, so that no timer overflows."""
 
 AGE_SECONDS = 1.0
-"""Seconds after which a LOW key takes turns with NORMAL ones."""
+"""Seconds after which a LOW key gets its turn among NORMAL ones."""
+
+TURN = 8
+"""NORMAL keys that go before an old LOW one."""
 
 
 class Lane(IntEnum):
@@ -115,7 +118,7 @@ class Queue(Generic[K]):
         self._lanes: tuple[OrderedDict[K, _Entry], ...] = (OrderedDict(), OrderedDict())
         self._running: set[_Entry] = set()
         self._getters: deque[asyncio.Future[None]] = deque()
-        self._low_has_turn = False
+        self._before_low = 0  # NORMAL keys given since the last LOW one
         self._loop: asyncio.AbstractEventLoop | None = None
         self._adds = metrics.queue_adds.labels(name, name)
         self._retries = metrics.queue_retries.labels(name, name)
@@ -276,12 +279,12 @@ class Queue(Generic[K]):
         if not normal:
             return Lane.LOW
         oldest = next(iter(low.values()))
-        if self._low_has_turn and self._now() - oldest.since >= AGE_SECONDS:
+        if self._before_low >= TURN and self._now() - oldest.since >= AGE_SECONDS:
             return Lane.LOW
         return Lane.NORMAL
 
     def _take(self, lane: Lane) -> K:
-        self._low_has_turn = lane is Lane.NORMAL
+        self._before_low = self._before_low + 1 if lane is Lane.NORMAL else 0
         key, entry = self._lanes[lane].popitem(last=False)
         now = self._now()
         self._queue_seconds[lane].observe(now - entry.since)

@@ -140,7 +140,8 @@ _OWN_WRITES = {
         "Two controllers that take off their finalizers at once take off both, and no other."
     ),
     "FIN-04": Behaviour(
-        "A spec that its author applies takes no finalizer of ours off, and we none of others."
+        "A spec that its author applies takes no finalizer of ours off, and we none of others; "
+        "where a whole list is written over ours, it is put on again."
     ),
     "FIN-05": Behaviour(
         "A controller without a cleanup puts no finalizer on; one with a cleanup does so on "
@@ -148,8 +149,8 @@ _OWN_WRITES = {
     ),
     "STA-01": Behaviour("A status that we write leaves the fields of others in it alone."),
     "STA-02": Behaviour(
-        "A child that was made by create or update is taken over by the first apply: a field that "
-        "the document then no longer names goes."
+        "A child that our own manager made by create or update is taken over by the first apply: a "
+        "field that the document does not name goes, those of others and our finalizers stay."
     ),
     "STA-03": Behaviour("The next run sees at least the status that the last one wrote."),
     "STA-04": Behaviour(
@@ -157,8 +158,8 @@ _OWN_WRITES = {
         "and, of the same object, tried again."
     ),
     "RYW-01": Behaviour(
-        "After an apply, a status patch and a deletion both get and list give the new state, "
-        "however far the watch is behind."
+        "After an apply, a status patch, a deletion and each verb of the context's client both get "
+        "and list give the new state, however far the watch is behind."
     ),
     "RYW-02": Behaviour(
         "An object that a finalizer keeps is seen with its deletionTimestamp; of five writes in a "
@@ -193,8 +194,8 @@ _SOURCES = {
         not_yet="no source polls: a run asks for its next one by Action.requeue",
     ),
     "SRC-05": Behaviour(
-        "An object that leaves the selector counts as deleted here, and no finalizer is left "
-        "stuck on it."
+        "An object that leaves the selector counts as gone here; once it is deleted it is cleaned "
+        "up where it went, or, if nobody does that, where it came from."
     ),
     "SRC-06": Behaviour(
         "Namespaces can be changed at run time, on the leader and on a standby.",
@@ -252,8 +253,8 @@ _SERVING = {
 
 _BUGS = {
     "B1": Behaviour(
-        "A lagging watch makes no second child: each run sees what earlier runs made, however "
-        "many there are."
+        "A lagging watch makes no second child: each run sees what earlier runs of the process "
+        "made, under a generated name, too."
     ),
     "B2": Behaviour(
         "Only the exact echo of an own write is dropped: a foreign edit or deletion beside it "
@@ -301,7 +302,8 @@ _BUGS = {
     ),
     "B15": Behaviour(
         "A status that says nothing new is not written, and an own status write runs nothing: a "
-        "settled object keeps its resource version."
+        "settled object keeps its resource version. One that changes again and again by time "
+        "stamps alone is counted, and its controller named in a warning."
     ),
     "B16": Behaviour(
         "Wherever timer, event and error meet, the next run comes when the table of the queue "

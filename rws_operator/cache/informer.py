@@ -36,28 +36,31 @@ class Write:
 
     With neither called, the informer takes it that nobody knows whether the write happened, and
     what the watch tells of it counts as a foreign change.
+
+    Attributes:
+        key: The object written.
     """
 
     def __init__(self, merge: Merge, store: Store, key: ObjectKey, writer: Hashable | None) -> None:
+        self.key = key
         self._merge = merge
         self._store = store
-        self._key = key
         self._writer = writer
         self._uid: str | None = None
 
     def __enter__(self) -> Self:
-        self._merge.hold(self._key)
-        cached = self._store.get(self._key)
+        self._merge.hold(self.key)
+        cached = self._store.get(self.key)
         self._uid = cached.uid if cached is not None else None
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._merge.release(self._key)
+        self._merge.release(self.key)
 
     @property
     def before(self) -> ObjectRecord | None:
         """The cached record now; compare the answer with it to tell whether it is explained."""
-        return self._store.get(self._key)
+        return self._store.get(self.key)
 
     def answered(self, record: ObjectRecord, explained: bool) -> None:
         """The server answered with the object as it is now; the cache shows it at once.
@@ -68,7 +71,7 @@ class Write:
             explained: It differs from `before` by the written change alone. Otherwise it shows
                 a foreign change too, and every subscriber is told.
         """
-        if record.key == self._key:
+        if record.key == self.key:
             self._merge.answered(record, explained, self._writer)
 
     def gone(self) -> None:
@@ -78,7 +81,7 @@ class Write:
         there since stays.
         """
         if self._uid is not None:
-            self._merge.gone(self._key, self._uid)
+            self._merge.gone(self.key, self._uid)
 
 
 class Informer:
@@ -185,7 +188,8 @@ class Informer:
 
     def listed(self, record: ObjectRecord) -> None:
         """See `Merge.listed`."""
-        self._merge.listed(record)
+        if self.selection.keeps(record):
+            self._merge.listed(record)
 
     def unlisted(self, record: ObjectRecord) -> None:
         """See `Merge.unlisted`."""
@@ -199,8 +203,8 @@ class Informer:
         return is_whole
 
     def changed(self, record: ObjectRecord) -> None:
-        """See `Merge.changed`."""
-        self._merge.changed(record)
+        """See `Merge.changed`; one that is not to be kept any more has gone."""
+        (self._merge.changed if self.selection.keeps(record) else self._merge.deleted)(record)
 
     def deleted(self, record: ObjectRecord) -> None:
         """See `Merge.deleted`."""

@@ -14,6 +14,7 @@ from rws_operator.client.fence import Fence
 from rws_operator.client.identity import current_namespace, identity
 from rws_operator.client.impersonation import Impersonation
 from rws_operator.client.load import load_config
+from rws_operator.client.observer import WriteObserver
 
 __all__ = [
     "Answer",
@@ -21,6 +22,7 @@ __all__ = [
     "ClientConfig",
     "Fence",
     "Impersonation",
+    "WriteObserver",
     "client",
     "current_namespace",
     "identity",

@@ -2,8 +2,8 @@
 
 Every call has a deadline that covers the wait for a connection, the retries and the answer. A
 class (`CustomResource`) gives instances of it, a `Kind` gives dicts as the server sent them.
-A client that is `fenced` shares its connections with the one it was made from; each of its writes
-asks the fence again at each try.
+A client that is `fenced` or `observed` shares its connections with the one it was made from. Each
+write of a fenced client asks the fence again at each try; an observed one tells of its writes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rws_operator.client.path import collection_path, list_path, object_path, ta
 from rws_operator.client.retry import Requests
 from rws_operator.client.transport import Transport
 from rws_operator.errors import DeadlineExceeded, Expired
-from rws_operator.resources import CustomResource, Kind, kind_of
+from rws_operator.resources import CustomResource, Kind, ObjectKey, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from rws_operator.client.answer import Answer
     from rws_operator.client.config import ClientConfig
     from rws_operator.client.fence import Fence
+    from rws_operator.client.observer import WriteObserver
     from rws_operator.client.transport import Stream
     from rws_operator.resources.wire import KubernetesModel, ObjectLike
 
@@ -72,6 +73,7 @@ class Client:
         self._transport = Transport(config, user_agent or "rws-operator")
         self._requests = Requests(config, self._transport)
         self._fence: Fence | None = None
+        self._observer: WriteObserver | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,6 +93,17 @@ class Client:
         """
         client = copy.copy(self)
         client._fence = fence
+        return client
+
+    def observed(self, observer: WriteObserver) -> Client:
+        """Return a client of the same connections and fence whose writes somebody is told of.
+
+        Args:
+            observer: Told of each object that is created, replaced, patched, applied or deleted,
+                but for dry runs; not of what `request` sends.
+        """
+        client = copy.copy(self)
+        client._observer = observer
         return client
 
     async def request(
@@ -307,9 +320,11 @@ class Client:
             Invalid: It breaks its schema.
         """
         resource, wire = document(obj, kind)
-        path = collection_path(resource, namespace or metadata_of(wire).get("namespace"))
+        namespace = namespace or metadata_of(wire).get("namespace")
+        path = collection_path(resource, namespace)
         params = _set(fieldManager=field_manager, dryRun="All" if dry_run else None)
-        answer = await self.request("POST", path, params=params, body=wire)
+        key = _key(resource, namespace, metadata_of(wire).get("name"))
+        answer = await self._write("POST", path, resource, key, params=params, body=wire)
         return decoded(type(obj), answer.body)
 
     @overload
@@ -365,7 +380,8 @@ class Client:
         resource, wire = document(obj, kind)
         path = path_of(resource, wire, namespace, subresource)
         params = _set(fieldManager=field_manager, dryRun="All" if dry_run else None)
-        answer = await self.request("PUT", path, params=params, body=wire)
+        key = _key_of(resource, wire, namespace)
+        answer = await self._write("PUT", path, resource, key, params=params, body=wire)
         return decoded(type(obj), answer.body)
 
     @overload
@@ -423,9 +439,12 @@ class Client:
             Conflict: The patch names a resourceVersion, and the object changed meanwhile.
             Invalid: The result breaks its schema, or a ``test`` operation failed.
         """
-        answer = await self.request(
+        resource = kind_of(kind)
+        answer = await self._write(
             "PATCH",
-            object_path(kind_of(kind), name, namespace, subresource),
+            object_path(resource, name, namespace, subresource),
+            resource,
+            _key(resource, namespace, name),
             params=_set(fieldManager=field_manager, fieldValidation=field_validation),
             body=patch,
             content_type=_PATCHES[type],
@@ -482,9 +501,11 @@ class Client:
             Invalid: The result breaks its schema.
         """
         resource, wire = document(obj, kind)
-        answer = await self.request(
+        answer = await self._write(
             "PATCH",
             path_of(resource, wire, namespace, subresource),
+            resource,
+            _key_of(resource, wire, namespace),
             params={"fieldManager": field_manager, "force": "true" if force else "false"},
             body=wire,
             content_type=APPLY_PATCH,
@@ -525,7 +546,20 @@ class Client:
             options["propagationPolicy"] = propagation
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
-        await self.request("DELETE", object_path(kind_of(kind), name, namespace), body=options)
+        resource = kind_of(kind)
+        path, key = object_path(resource, name, namespace), _key(resource, namespace, name)
+        await self._write("DELETE", path, resource, key, body=options)
+
+    async def _write(
+        self, method: str, path: str, kind: Kind, key: ObjectKey, **options: Any
+    ) -> Answer:
+        """Send a write of one object; who observes is told, but of a dry run."""
+        if self._observer is None or "dryRun" in (options.get("params") or ()):
+            return await self.request(method, path, **options)
+        with self._observer.writing(kind, key, deletes=method == "DELETE") as answered:
+            answer = await self.request(method, path, **options)
+            answered(answer.body)
+        return answer
 
 
 async def client(
@@ -572,6 +606,15 @@ class _Chunks:
         if not chunk:
             raise StopAsyncIteration
         return chunk
+
+
+def _key(kind: Kind, namespace: str | None, name: str | None) -> ObjectKey:
+    return ObjectKey((namespace or "") if kind.namespaced else "", name or "")
+
+
+def _key_of(kind: Kind, wire: Mapping[str, Any], namespace: str | None) -> ObjectKey:
+    metadata = metadata_of(wire)
+    return _key(kind, namespace or metadata.get("namespace"), metadata.get("name"))
 
 
 def _set(**params: str | None) -> dict[str, str]:

@@ -12,7 +12,8 @@ An apply is skipped only where one of these proves it a no-op (`proof`, `compari
                            otherwise                                       no
 
 Otherwise one forced apply is sent, and the answer remembered. So after a restart at most one
-is sent per object, and none for those written in the server's own form.
+is sent per object, and none for those written in the server's own form. The first apply to an
+object that was not made by one asks first what we own of it by update (`take_over`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from rws_operator.controller.comparison import Comparison
 from rws_operator.controller.managed_fields import owned_tree
 from rws_operator.controller.own_change import differs_by_ours_alone
 from rws_operator.controller.proof import Proof, Proofs, digest, has_owners, proof_of
+from rws_operator.controller.take_over import take_over
 from rws_operator.controller.writes import Patch, Writes, encode
 from rws_operator.errors import Forbidden, RetryAfter
 
@@ -104,11 +106,14 @@ class Applier:
         proofs = self._proofs.of(informer)
         record = informer.get(reference.key)
         if record is not None:
-            proof = await self._prove(wanted, record, proofs.get(reference.key))
+            known = proofs.get(reference.key)
+            proof = await self._prove(wanted, record, known)
             if proof is not None:
                 proofs[record.key] = proof
                 self._skipped.inc()
                 return record
+            if known is None and record.own_fields is None:  # else we have applied to it before
+                await take_over(self._writes, reference)
         record = await self._send(wanted)
         if informer.get(reference.key) is not None:  # else nobody would tell when to forget it
             proofs[reference.key] = proof_of(document, wanted.digest, record)

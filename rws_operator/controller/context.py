@@ -1,9 +1,9 @@
 """What a handler is given to do its work with: `Context`.
 
-The controller makes one for each run. Every write goes through the fenced client, into the
-cache at once, and is not sent at all where it is proven to change nothing; every cached read is
-decoded anew. The work itself is done by the modules named after it: `status`, `apply`,
-`delete`, `reads`, `events`.
+The controller makes one for each run. Every write goes through the fenced client and into the
+cache at once, and is not sent at all where it is proven to change nothing (those of `client` itself
+always are); every cached read is decoded anew. The work itself is done by the modules named after
+it: `status`, `apply`, `delete`, `client_writes`, `reads`, `events`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rws_operator import metrics
 from rws_operator.controller.apply import Applier
+from rws_operator.controller.client_writes import ClientWrites
 from rws_operator.controller.delete import Deleter, Propagation
 from rws_operator.controller.document import make_document, set_owner
 from rws_operator.controller.form import reader_like, reader_of_kind, reference_to
@@ -42,14 +44,12 @@ class Context:
     """One run's tools. Handlers get it; the controller makes it.
 
     Attributes:
-        client: The client; its writes pass the fence.
         operator: The operator's name, which is the field manager of every write.
         log: Logs with controller, namespace and name of the object.
         attempt: How many runs of this object failed in a row before this one.
         deadline: When this run is cut, in seconds of the event loop's clock.
     """
 
-    client: Client
     operator: str
     log: Log
     attempt: int
@@ -78,7 +78,6 @@ class Context:
                 those of others.
             reporter: The events' reporting controller; default the operator's name.
         """
-        self.client = environment.client
         self.operator = environment.operator
         self.log = log
         self.attempt = attempt
@@ -89,6 +88,16 @@ class Context:
         self._writer = writer
         self._reporter = reporter
         self._applied: set[tuple[str, str, ObjectKey]] = set()
+
+    @cached_property
+    def client(self) -> Client:
+        """The client; its writes pass the fence.
+
+        What it creates, replaces, patches, applies or deletes, `get` and `list` show at once,
+        too. It counts as a change of others: an object that it changes runs again, and so does
+        the owner. What `Client.request` sends shows once the watch tells of it.
+        """
+        return self._environment.client.observed(ClientWrites(self._reads, self.operator))
 
     async def patch_status(self, obj: T, status: Mapping[str, Any] | Model) -> T:
         """Write an object's status, by a merge patch under the operator's field manager.
@@ -348,10 +357,10 @@ class Context:
         return read(raw)
 
     def _writes(self) -> Writes:
-        return Writes(self.client, self.operator, self._reads, self._writer)
+        return Writes(self._environment.client, self.operator, self._reads, self._writer)
 
     def _status(self) -> StatusWriter:
-        return StatusWriter(self._writes(), self._controller)
+        return StatusWriter(self._writes(), self._controller, self._environment.restless)
 
     def _applier(self) -> Applier:
         environment = self._environment

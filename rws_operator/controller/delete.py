@@ -13,7 +13,7 @@ import msgspec
 from rws_operator.client.path import object_path
 from rws_operator.controller.form import Reference
 from rws_operator.controller.managed_fields import differs_only_at
-from rws_operator.controller.writes import is_gone
+from rws_operator.controller.writes import is_gone, is_object
 from rws_operator.errors import Conflict, NotFound
 from rws_operator.resources import KindLike, ObjectKey, kind_of
 
@@ -27,14 +27,6 @@ Propagation = Literal["Background", "Foreground", "Orphan"]
 
 _OF_DELETION = ("deletionTimestamp", "deletionGracePeriodSeconds", "finalizers")
 _decode = msgspec.json.Decoder().decode
-
-
-class _Answer(msgspec.Struct):
-    kind: str = ""
-    api_version: str = msgspec.field(default="", name="apiVersion")
-
-
-_answer = msgspec.json.Decoder(_Answer)
 
 
 class Deleter:
@@ -95,7 +87,7 @@ class Deleter:
             if write is None:
                 return
             record = None
-            if _is_object(answer.body, reference):
+            if is_object(answer.body, kind):
                 record = self._writes.decode(answer.body, reference, informer)
             if record is None or not record.deleting:
                 write.gone()
@@ -109,13 +101,6 @@ class Deleter:
             if not is_gone(error, reference.kind, reference.key):
                 raise
             return False
-
-
-def _is_object(body: bytes, reference: Reference) -> bool:
-    """Whether an answer is the deleted object; a Status says that it is gone."""
-    answered = _answer.decode(body)
-    kind = reference.kind
-    return (answered.api_version, answered.kind) == (kind.api_version, kind.kind)
 
 
 def _controls(owner_uid: str, record: ObjectRecord) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from rws_operator.controller.proof import Proofs
+from rws_operator.controller.restless import Restless
 from rws_operator.controller.threads import HandlerThreads
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Environment:
         recorder: Publishes events.
         schemas: The API server's OpenAPI schemas, for the no-op proof of an apply.
         proofs: What is remembered of answered applies.
+        restless: Notes statuses that are written for their time stamps alone.
         leading: Set while this replica may reconcile; always, without an election.
         stopping: Once set, controllers take no new key, let what runs end and return from `run`.
             (Cancelling `run` instead cuts the work at once: the Lease is lost.)
@@ -60,6 +62,7 @@ class Environment:
     recorder: Recorder
     schemas: Schemas
     proofs: Proofs = field(default_factory=Proofs)
+    restless: Restless = field(default_factory=Restless)
     leading: Leading = field(default_factory=_set_event)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     threads: HandlerThreads = field(default_factory=HandlerThreads)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rws_operator.controller.form import Reference
+    from rws_operator.controller.restless import Restless
     from rws_operator.resources.record import ObjectRecord
 
 TRIES = 5
@@ -48,11 +49,14 @@ class StatusWriter:
 
     Args:
         writes: Sends the patches.
-        controller: Label of the metric of writes that were not sent.
+        controller: Who writes, for metrics and log.
+        restless: Told of each write; None: nobody is.
     """
 
-    def __init__(self, writes: Writes, controller: str) -> None:
+    def __init__(self, writes: Writes, controller: str, restless: Restless | None = None) -> None:
         self._writes = writes
+        self._controller = controller
+        self._restless = restless
         self._reads = writes.reads
         self._skipped = metrics.writes_skipped.labels(controller, "patch_status")
 
@@ -87,15 +91,20 @@ class StatusWriter:
         record = self._cached(reference) or await self._writes.read(reference)
         for attempt in range(1, TRIES + 1):
             _check_uid(reference, record)
-            patch = decide(_object.decode(record.raw).status or {})
+            held = _object.decode(record.raw).status or {}
+            patch = decide(held)
             if patch is None:
                 self._skipped.inc()
                 return record
             try:
-                return await self._send(reference, record, patch)
+                written = await self._send(reference, record, patch)
             except Conflict:
                 if attempt == TRIES:
                     raise
+            else:
+                if self._restless is not None:
+                    self._restless.wrote(self._controller, reference, held, merged(held, patch))
+                return written
             record = await self._writes.read(reference)
         raise AssertionError("unreachable")
 

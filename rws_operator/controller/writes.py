@@ -48,6 +48,14 @@ def encode(document: Mapping[str, Any], reference: Reference) -> bytes:
         ) from error
 
 
+class _Answer(msgspec.Struct):
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
 class Patch(NamedTuple):
     """A PATCH of one object."""
 
@@ -123,3 +131,9 @@ def is_gone(error: NotFound, kind: Kind, key: ObjectKey) -> bool:
     """
     details = error.details
     return (details.get("kind"), details.get("name")) == (kind.plural, key.name)
+
+
+def is_object(body: bytes, kind: Kind) -> bool:
+    """Whether an answer is an object of the kind, and not a Status or a subresource's own kind."""
+    answered = _answer.decode(body)
+    return (answered.api_version, answered.kind) == (kind.api_version, kind.kind)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple, Never, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Never, Self, TypeVar
 
 import msgspec
 
@@ -233,6 +233,10 @@ class _Blocking(BlockingContext):
 
 class _NoClient:
     """Stands where a Context has its client."""
+
+    def observed(self, observer: object) -> Self:
+        """Stand there for the context's own, too."""
+        return self
 
     def __getattr__(self, name: str) -> Never:
         raise ConfigurationError(
