@@ -277,7 +277,7 @@ _BUGS = {
     ),
     "B7": Behaviour(
         "Replicas whose clocks are an hour apart elect one leader at a time, and wait for the "
-        "holder's own duration."
+        "holder's own duration, or for theirs if that is longer."
     ),
     "B8": Behaviour(
         "A standby takes over a large cache without a list: its first run comes within the Lease "
