@@ -34,6 +34,7 @@ class AuditEntry:
         uid: Of the object that was answered, or "".
         resource_version: Of the object that was answered, or "".
         uri: Path and query.
+        audit_id: Names the request; of one that went through a gate, its `GateRequest.audit_id`.
         raw_request: The body sent, as it is in the log.
         raw_response: The body answered, likewise.
     """
@@ -53,6 +54,7 @@ class AuditEntry:
     uid: str
     resource_version: str
     uri: str
+    audit_id: str
     raw_request: msgspec.Raw = field(repr=False)
     raw_response: msgspec.Raw = field(repr=False)
 
@@ -110,10 +112,11 @@ class _Event(msgspec.Struct, rename="camel"):
 
     stage: str
     verb: str
+    user: _User
     request_received_timestamp: datetime
     stage_timestamp: datetime
     request_uri: str = msgspec.field(name="requestURI")
-    user: _User
+    audit_id: str = msgspec.field(name="auditID", default="")
     user_agent: str = ""
     object_ref: _About | None = None
     response_status: _Status | None = None
@@ -176,6 +179,7 @@ def _entry(event: _Event) -> AuditEntry:
         uid=answered.uid,
         resource_version=answered.resource_version,
         uri=event.request_uri,
+        audit_id=event.audit_id,
         raw_request=event.request_object,
         raw_response=event.response_object,
     )
