@@ -27,7 +27,7 @@ class Faults(ABC):
         await asyncio.to_thread(self._own().restart_api_server)
 
     async def restart_controller_manager(self) -> None:
-        """Start the controller manager again, which then looks at everything anew.
+        """Start the controller manager again, which then looks at everything anew; wait for it.
 
         Its garbage collector can miss an owner's deletion while an API server is killed and
         started, and leave the children for good.

@@ -78,9 +78,9 @@ class LocalControlPlane:
         self._start_api_server()
 
     def restart_controller_manager(self) -> None:
-        """Start the controller manager again, stopped first."""
+        """Start the controller manager again, stopped first, and wait until it works."""
         self._stop(_CONTROLLERS)
-        self._run(_CONTROLLERS)
+        self._start_controllers()
 
     def kill_etcd(self) -> None:
         """Kill etcd as a crash would; the API server runs on without it."""
