@@ -8,6 +8,8 @@ count; a test is on the real API server if it, or a fixture that it uses, has a 
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import io
 import sys
 from pathlib import Path
@@ -18,7 +20,7 @@ import pytest
 from tests.behaviours import AREAS, BEHAVIOURS, Behaviour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 ROOT = Path(__file__).parent.parent
 INDEX = ROOT / "tests/BEHAVIOURS.md"
@@ -62,16 +64,22 @@ class _Collector:
 def _runs_on(item: pytest.Item) -> str:
     if item.get_closest_marker("virtual_time"):
         return VIRTUAL
-    return LIVE if any("ControlPlane" in names for names in _names_used(item)) else IN_PROCESS
+    return LIVE if any(map(_starts_one, _functions(item))) else IN_PROCESS
 
 
-def _names_used(item: Any) -> Iterator[tuple[str, ...]]:
-    """The names that a test and its fixtures use."""
-    yield item.function.__code__.co_names
+def _functions(item: Any) -> Iterator[Callable[..., object]]:
+    """The test and its fixtures, as far as they are functions."""
+    yield item.function
     for name in item.fixturenames:
         for fixture in item._fixtureinfo.name2fixturedefs.get(name, ()):
-            if code := getattr(fixture.func, "__code__", None):
-                yield code.co_names
+            if inspect.isfunction(fixture.func):
+                yield fixture.func
+
+
+@functools.cache
+def _starts_one(function: Callable[..., object]) -> bool:
+    """Whether a function makes a control plane, rather than only naming one."""
+    return "ControlPlane(" in inspect.getsource(function)
 
 
 def collect() -> dict[str, list[Shown]]:
@@ -90,7 +98,8 @@ def collect() -> dict[str, list[Shown]]:
     with contextlib.redirect_stdout(output):
         code = pytest.main([*options, *map(str, sorted(files))], plugins=[collector])
     if code:
-        raise RuntimeError(output.getvalue())
+        _, begin, why = output.getvalue().partition("= ERRORS =")
+        raise RuntimeError(begin + why or output.getvalue())
     return {key: sorted(tests) for key, tests in collector.shown.items()}
 
 

@@ -40,6 +40,62 @@ def test_a_promise_without_a_test_is_found() -> None:
     assert missing({}) == kept
 
 
+COLLECT = """
+import sys
+from pathlib import Path
+from tests import behaviour_index
+behaviour_index.ROOT = Path(sys.argv[1])
+for test, on in behaviour_index.collect()["B1"]:
+    print(test.rpartition("::")[2], "-", on)
+"""
+MENTIONED = """
+import pytest
+from rws_operator.testing import ControlPlane
+
+@pytest.fixture
+def built():
+    return lambda: ControlPlane(dedicated=True)
+
+@pytest.mark.behaviour("B1")
+def test_mentions():
+    assert ControlPlane
+
+@pytest.mark.behaviour("B1")
+def test_asks(control_plane):
+    pass
+
+@pytest.mark.behaviour("B1")
+def test_builds(built):
+    pass
+"""
+
+
+def collected(folder: Path, **sources: str) -> subprocess.CompletedProcess[str]:
+    """Collect the test files of another folder."""
+    (folder / "tests").mkdir()
+    for name, source in sources.items():
+        (folder / f"tests/test_{name}.py").write_text(source)
+    return run("-c", COLLECT, str(folder))
+
+
+def test_only_who_has_a_control_plane_runs_on_one(tmp_path: Path) -> None:
+    """A test that names the class is in process; its fixtures decide, by whatever name."""
+    done = collected(tmp_path, some=MENTIONED)
+    assert done.stdout.splitlines() == [
+        "test_asks - API server",
+        "test_builds - API server",
+        "test_mentions - in process",
+    ]
+
+
+def test_a_file_that_cannot_be_read_is_told_at_once(tmp_path: Path) -> None:
+    """The reason stands first, and no list of all other tests before it."""
+    done = collected(tmp_path, fine=MENTIONED, broken="import nowhere  # mark.behaviour\n")
+    assert done.returncode == 1
+    assert "No module named 'nowhere'" in done.stderr
+    assert "test_mentions" not in done.stderr
+
+
 @pytest.mark.parametrize("ids", ["'RUN-99'", "'RUN-01', 'WFL-01'", ""])
 def test_an_unknown_behaviour_is_refused(tmp_path: Path, ids: str) -> None:
     """A mark that names nothing that is kept ends the collection, with the test's name."""
