@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from rws_operator import Operator
-from rws_operator.controller import Action, Context
+from rws_operator.controller import Action, Backoff, Context
+from rws_operator.controller.backoff import JITTER
 from rws_operator.controller.restless import TIMES, differs_by_times_alone
 from rws_operator.resources import kinds
 from rws_operator.testing import eventually
@@ -40,6 +42,34 @@ def _now() -> str:
 
 def _condition(kind: str, time: str) -> dict[str, Any]:
     return {"type": kind, "status": "True", "reason": "Seen", "lastTransitionTime": time}
+
+
+@pytest.mark.behaviour("REC-03")
+async def test_a_requeue_that_a_refused_status_prevents_counts_for_nothing(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """Neither it nor the one before it resets the back-off, or leads to a run of its own."""
+    widgets = await widgets_in(cluster, namespace.name)
+    controller = widgets_controller(namespace.name, on_error=Backoff(first=0.4))
+    runs: list[tuple[int, float]] = []
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> Action:
+        runs.append((ctx.attempt, asyncio.get_running_loop().time()))
+        await ctx.patch_status(widget, {"size": len(runs)})
+        return Action.requeue(0.05)
+
+    async with gated(cluster) as behind, running(behind.client, controller):
+        await widgets.create()
+        await eventually(10, lambda: len(runs) >= 2)
+        with behind.gate.answer(422, resource="widgets", subresource="status") as refused:
+            await eventually(10, lambda: refused.hits >= 4)
+            before = len(runs) - refused.hits
+        await eventually(10, lambda: [attempt for attempt, _ in runs[-2:]] == [0, 0])
+        failed = runs[before : before + 5]
+        assert [attempt for attempt, _ in failed] == [0, 1, 2, 3, 4]
+        for (_, begin), (attempt, again) in itertools.pairwise(failed):
+            assert again - begin >= 0.4 * 2 ** (attempt - 1) * (1 - JITTER)
 
 
 @pytest.mark.behaviour("STA-01")

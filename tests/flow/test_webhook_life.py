@@ -14,6 +14,7 @@ import base64
 import contextlib
 import copy
 import functools
+import itertools
 import json
 import os
 import secrets
@@ -30,6 +31,7 @@ from cryptography import x509
 from rws_operator.errors import ApiError
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.forwarder import Forwarder
+from rws_operator.webhook.certificate import WebhookCertificate
 from tests.webhook.admission_load import AdmissionLoad, Attempt, Tally, created, denied
 from tests.webhook.kit import Installation, installed
 
@@ -265,6 +267,36 @@ async def test_secret_is_deleted(install: Install) -> None:
             await asyncio.sleep(1)
 
         tally = await made.under_load(deletion)
+        assert tally.failures == []
+
+
+@pytest.mark.behaviour("B22")
+async def test_secret_is_damaged(install: Install) -> None:
+    """Whatever of it is damaged comes back as it was, and no call fails."""
+    async with install("a", "b", TEST_CLOSE="1") as made:
+        strange = WebhookCertificate.generate("stranger", "elsewhere")
+        damages = itertools.cycle(
+            [
+                {"tls.key": "-----BEGIN PRIVATE KEY-----\nhalf"},
+                {"tls.key": strange.key_pem},
+                {"tls.crt": "no PEM"},
+                {"ca.crt": strange.ca_pem},
+                {"ca.crt": ""},
+            ]
+        )
+
+        async def damage() -> None:
+            before = (await made.read(made.secret_path))["data"]
+            data = {k: base64.b64encode(v.encode()).decode() for k, v in next(damages).items()}
+            await made.merge(made.secret_path, {"data": data})
+
+            async def is_mended() -> bool:
+                return bool((await made.read(made.secret_path))["data"] == before)
+
+            await eventually(5, is_mended)
+            await asyncio.sleep(1)
+
+        tally = await made.under_load(damage)
         assert tally.failures == []
 
 

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from rws_operator.resources.kind import Kind
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.gate import Gate, GateRequest
+from rws_operator.testing.gate_answer import status_object
 from rws_operator.watch import Selection, State, WatchTimes, reflector
 from tests.watch.kit import (
     SECRET,
@@ -39,6 +41,8 @@ def streams(request: GateRequest) -> bool:
 
 
 # 410, in both forms.
+
+EXPIRED = json.dumps({"type": "ERROR", "object": status_object(410, "Expired", "too old")}) + "\n"
 
 
 @pytest.mark.behaviour("B10", "S1")
@@ -70,11 +74,14 @@ async def test_a_refused_resource_version_lists_again(secrets_watch: Watched) ->
 
 
 @pytest.mark.behaviour("S1")
-async def test_410_again_and_again_is_no_hot_loop(watch_secrets: Start) -> None:
+@pytest.mark.parametrize("answer", [{"status": 410}, {"status": 200, "text": EXPIRED}])
+async def test_410_again_and_again_is_no_hot_loop(
+    watch_secrets: Start, answer: dict[str, Any]
+) -> None:
     """A server that takes every version for too old is asked ever less often."""
     async with watch_secrets() as watched:
         page = watched.gate.answer(400, resource="secrets", where=streams)
-        expired = watched.gate.answer(410, resource="secrets", where=resumes)
+        expired = watched.gate.answer(**answer, resource="secrets", where=resumes)
         watched.gate.cut(verb="watch")
         await asyncio.sleep(5)
         assert 2 <= expired.hits <= 5
@@ -542,17 +549,18 @@ async def test_an_event_that_cant_be_read_stops_no_other(
 
 
 @pytest.mark.behaviour("S8")
-async def test_a_failing_watch_slows_no_other(watch_secrets: Start) -> None:
+@pytest.mark.parametrize("status", [403, 500])
+async def test_a_failing_watch_slows_no_other(watch_secrets: Start, status: int) -> None:
     """Each watch has a back-off of its own: a neighbour's failures don't lengthen it."""
     async with watch_secrets() as watched:
-        failing = watched.gate.answer(500, resource="configmaps")
+        failing = watched.gate.answer(status, resource="configmaps")
         chosen = Selection(namespace=watched.namespace)
         bad = watched.informers.informer(Kind("v1", "ConfigMap", "configmaps"), chosen)
         await failing.reached(4)
         watched.gate.cut(resource="secrets", verb="watch")
         await watched.make("a")
         await watched.shows("a", within=3)
-        assert "500" in (bad.health.last_error or "")
+        assert str(status) in (bad.health.last_error or "")
         assert watched.informers.unsynced()[0].startswith("configmaps")
 
 
