@@ -94,7 +94,8 @@ def is_this_process() -> bool:
 def report(events: int, event: Event) -> None:
     """Tell the session what became of the run."""
     with contextlib.suppress(BrokenPipeError):  # it has died; then this process ends soon
-        os.write(events, msgspec.json.encode(event) + b"\n")
+        # The one before may have been killed in the middle of its line.
+        os.write(events, b"\n" + msgspec.json.encode(event) + b"\n")
 
 
 def tell_loaded() -> None:

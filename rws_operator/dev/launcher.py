@@ -124,7 +124,8 @@ class Launcher:
             return
         *lines, self._read = (self._read + read).split(b"\n")
         for line in lines:
-            self._pass_on(msgspec.json.decode(line, type=Event))
+            with contextlib.suppress(msgspec.DecodeError):  # of a run that was killed meanwhile
+                self._pass_on(msgspec.json.decode(line, type=Event))
 
     def _pass_on(self, event: Event) -> None:
         if event.what == "ended":

@@ -70,3 +70,28 @@ async def test_a_server_that_hangs_does_not_block_the_loop(
         assert not launching.is_running
         assert not server.is_running()
     assert events == []
+
+
+async def test_a_line_that_a_killed_run_left_hides_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A long line is written in pieces, and the next one comes right behind a half of it."""
+    told: list[object] = []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "_exception_handler", lambda _, context: told.append(context))
+    events: asyncio.Queue[Event] = asyncio.Queue()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    script = tmp_path / "one.py"
+    script.write_text(
+        "import fcntl, os, sys, signal\n"
+        "for each in os.listdir('/proc/self/fd'):\n"
+        "    if int(each) > 2 and os.path.exists(f'/proc/self/fd/{each}'):\n"
+        "        if os.readlink(f'/proc/self/fd/{each}').startswith('pipe:'):\n"
+        '            os.write(int(each), b\'{"what": "loaded", "pack\')\n'
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    async with Launcher(tmp_path, environment, events.put_nowait) as launching:
+        launching.start(job(script))
+        assert await asyncio.wait_for(events.get(), 20) == Event("ended", code=-9)
+        assert not launching.is_running
+    assert told == []
