@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import socket
 import time
 from contextlib import asynccontextmanager
@@ -55,7 +56,9 @@ class Claim:
     @classmethod
     def of_this_process(cls, program: str) -> Claim:
         """The claim of the session that this process is, for an operator of that name."""
-        return cls(f"{object_name(program)}-dev", f"{socket.gethostname()}, process {os.getpid()}")
+        # Containers may share a host's name, and count their processes alike.
+        holder = f"{socket.gethostname()}, process {os.getpid()} ({secrets.token_hex(3)})"
+        return cls(f"{object_name(program)}-dev", holder)
 
     @asynccontextmanager
     async def held(self, admin: Client) -> AsyncIterator[None]:
@@ -66,16 +69,21 @@ class Claim:
         """
         requests = LeaseRequests(admin, _NAMESPACE, self.lease, _REQUEST_SECONDS)
         lease = await self._take(requests)
+        own: Exception | None = None
         try:
             async with asyncio.TaskGroup() as tasks:
                 renewing = tasks.create_task(self._keep(requests, lease))
-                yield
+                try:
+                    yield
+                except Exception as error:  # which is to be raised as it is
+                    own = error
                 renewing.cancel()
-        except ExceptionGroup as group:
-            lost, _ = group.split(ConfigurationError)
-            raise lost.exceptions[0] if lost else group from None
+        except ExceptionGroup as lost:
+            raise lost.exceptions[0] from own
         finally:
             await self.release(admin)
+        if own is not None:
+            raise own
 
     async def release(self, admin: Client) -> None:
         """Let go of it, if it is held still; else it is found to be dead in a while."""

@@ -88,6 +88,7 @@ class _Session:
         self._watcher = Watcher(sources_of(sys.modules), self._changes.see)
         self._since = 0.0
         self._is_stopping = False
+        self._waits_for = "what has begun is taken back"
         self._code = 0
 
     async def run(self) -> int:
@@ -103,12 +104,16 @@ class _Session:
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
+        except ExceptionGroup as group:  # of the tasks below
+            raise _first(group) from None
         return self._code if is_up.is_set() else tell_interrupted()
 
     def _stop(self) -> None:
         if not self._is_stopping:
             self._is_stopping = True
             self._task.cancel()
+        else:
+            tell(f"ends as soon as {self._waits_for}", "yellow")
 
     async def _develop(self, is_up: asyncio.Event) -> None:
         with contextlib.ExitStack() as held:
@@ -145,7 +150,11 @@ class _Session:
                         tasks.create_task(self._watcher.run())
                         await self._run_again_and_again(launcher, job)
                 finally:
+                    self._waits_for = "the run has ended"
                     await launcher.stop()  # while there is an API server
+                    alone = self._settings.cluster is None
+                    what = "the control plane is stopped" if alone else "its webhooks are gone"
+                    self._waits_for = what
 
     async def _run_again_and_again(self, launcher: Launcher, job: Job) -> None:
         launcher.start(job)
@@ -209,6 +218,14 @@ class _Session:
             sys.stdout.flush()
             tell("a control plane is up, for kubectl too: use the line above in another shell")
         tell("Ctrl-C ends it all; a save of the program's files runs them anew")
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """The error to end with: one that says how to mend it, if there is any."""
+    error: Exception = group.split(OperatorError)[0] or group
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _checked_host(host: str) -> str:

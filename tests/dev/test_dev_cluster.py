@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import signal
 import socket
@@ -146,7 +147,8 @@ async def test_one_session_at_a_time(cluster: TestCluster, tmp_path: Path, name:
         one.wait_until_running()
         with Session(second, *options) as other:
             assert other.process.wait(30) == 1
-        assert f"process {one.process.pid} holds the Lease default/{name}-dev" in other.text()
+        holder = rf"process {one.process.pid} \([0-9a-f]{{6}}\) holds the Lease default/{name}-dev"
+        assert re.search(holder, other.text())
         assert "applied" not in other.text()
         assert "Traceback" not in other.text()
         await create(cluster, name, "a", group)

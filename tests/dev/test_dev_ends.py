@@ -157,7 +157,7 @@ def test_nothing_is_left_whatever_ends_it(tmp_path: Path, number: signal.Signals
 
 
 def test_a_second_ctrl_c_changes_nothing(tmp_path: Path):
-    """Whoever is impatient leaves nothing behind, either."""
+    """Whoever is impatient learns what is waited for, and leaves nothing behind, either."""
     session = Session(Program(tmp_path, NOTES))
     with session:
         session.wait_until_running()
@@ -168,6 +168,7 @@ def test_a_second_ctrl_c_changes_nothing(tmp_path: Path):
         assert session.process.wait(20) == 0
         assert_nothing_is_left(family, session.temporary)
     assert "Traceback" not in session.text()
+    assert "ends as soon as the run has ended" in session.text()
 
 
 @pytest.mark.parametrize("flag", ["--http-port", "--webhook-port"])
