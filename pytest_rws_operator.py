@@ -145,7 +145,7 @@ def own_control_plane(pytestconfig: pytest.Config) -> "ControlPlane":
     """A control plane for tests that kill, restart, restore or compact; it writes an audit log.
 
     It is never a cluster that RWS_TEST_KUBECONFIG names. What a test has left dead is started again
-    before the next.
+    before its fixtures end.
     """
     from rws_operator.testing.control_plane import ControlPlane
 
