@@ -27,7 +27,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, Self
 
-from rws_operator.log import log_in_time
+from rws_operator.log_in_time import log_in_time
 from rws_operator.whereabouts import stack_of
 
 if TYPE_CHECKING:

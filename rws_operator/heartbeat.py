@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from rws_operator import metrics, whereabouts
-from rws_operator.log import log_in_time
+from rws_operator.log_in_time import log_in_time
 
 if TYPE_CHECKING:
     from rws_operator.whereabouts import Whereabouts
