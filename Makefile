@@ -5,10 +5,11 @@
 #   make e2e      the starter's operator from its template to its removal, pods as processes
 #   make check    format, lint, types, layers, spelling
 #   make load     OBJECTS (20000), RATE (50) edits a second for MINUTES (5), half of the runs failing
+#   make chaos    three replicas under random faults for MINUTES (5), of one SEED; then every check
 #   make bench-webhooks   reviews a second, beside a bare aiohttp handler
 #   make soak-webhooks    the webhooks under load for SECONDS (300) a disturbance
 
-.PHONY: demo cluster test e2e check load bench-webhooks soak-webhooks setup clean
+.PHONY: demo cluster test e2e check load chaos bench-webhooks soak-webhooks setup clean
 .DEFAULT_GOAL := help
 ARGS ?=
 SECONDS ?= 300
@@ -49,6 +50,11 @@ load: $(STAMP)
 	@$(VENV)/bin/python -m rws_operator.testing
 	@PYTHONPATH=. $(VENV)/bin/python bench/load.py --objects $(OBJECTS) --rate $(RATE) \
 		--minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+chaos: OBJECTS = 300
+chaos: $(STAMP)
+	@$(VENV)/bin/python -m rws_operator.testing
+	@SEED=$(SEED) MINUTES=$(MINUTES) OBJECTS=$(OBJECTS) PYTHONPATH=. $(VENV)/bin/python -m tests.chaos
 
 bench-webhooks: $(STAMP)
 	@PYTHONPATH=. $(VENV)/bin/python bench/webhooks.py $(ARGS)

@@ -194,8 +194,8 @@ _SOURCES = {
         not_yet="no source polls: a run asks for its next one by Action.requeue",
     ),
     "SRC-05": Behaviour(
-        "An object that leaves the selector counts as deleted here, and no finalizer is left "
-        "stuck on it."
+        "An object that leaves the selector counts as gone here; once it is deleted it is cleaned "
+        "up where it went, or, if nobody does that, where it came from."
     ),
     "SRC-06": Behaviour(
         "Namespaces can be changed at run time, on the leader and on a standby.",
@@ -277,7 +277,7 @@ _BUGS = {
     ),
     "B7": Behaviour(
         "Replicas whose clocks are an hour apart elect one leader at a time, and wait for the "
-        "holder's own duration."
+        "holder's own duration, or for theirs if that is longer."
     ),
     "B8": Behaviour(
         "A standby takes over a large cache without a list: its first run comes within the Lease "

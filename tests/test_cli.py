@@ -180,6 +180,25 @@ def test_a_kubeconfig_that_is_not_there_is_told_by_its_option(
     assert told == "error: --kubeconfig: there is no /none: name a file that exists\n"
 
 
+@pytest.mark.parametrize("command", ["serve", "dev", "uninstall"])
+@pytest.mark.parametrize("flag", ["--kubeconfig", "--context"])
+def test_an_empty_option_names_no_cluster(
+    command: str, flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A variable that is not set must not lead to whatever cluster is the current one."""
+    assert main(Program(), [command, flag, ""]) == 2
+    assert capsys.readouterr().err == f"error: {flag} is empty: see --help\n"
+
+
+@pytest.mark.parametrize("arguments", [["--manifests"], ["uninstall", "--yes"]])
+def test_a_namespace_that_is_none_is_told_by_its_option(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is said of the parts that the name would have been used for."""
+    assert main(Program(), [*arguments, "--namespace", "Bad_Name"]) == 1
+    assert capsys.readouterr().err.startswith("error: --namespace 'Bad_Name' is not a DNS label")
+
+
 def test_the_environment_may_hold_more_than_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod's variables are for all of the program's commands."""
     monkeypatch.setenv("RWS_CONFIG_IMAGE", "i:1")

@@ -303,7 +303,7 @@ async def test_dead_webhooks_and_a_dead_conversion_do_not_hold_it_up(subject: Su
     await stored_as_old(subject)
     await subject.apply()
 
-    await eventually(10, lambda: _is_unreadable(subject))
+    await eventually(10, lambda: is_unreadable(subject))
     (line,) = [
         each for each in await survey(subject.admin, subject.documents()) if "and with it" in each
     ]
@@ -316,7 +316,8 @@ async def test_dead_webhooks_and_a_dead_conversion_do_not_hold_it_up(subject: Su
     assert told.index(configuration) < told.index(reverted)
 
 
-async def _is_unreadable(subject: Subject) -> bool:
+async def is_unreadable(subject: Subject) -> bool:
+    """Whether its objects can't be listed, for want of the conversion."""
     with pytest.raises(OperatorError, match="conversion webhook"):
         await subject.admin.list(subject.kind)
     return True
@@ -408,7 +409,7 @@ async def test_kept_objects_are_not_lost_to_a_dead_conversion(subject: Subject) 
     port = subject.serve()
     await stored_as_old(subject)
     await subject.apply()
-    await eventually(10, lambda: _is_unreadable(subject))
+    await eventually(10, lambda: is_unreadable(subject))
     with pytest.raises(UninstallIncomplete) as ended:
         await subject.uninstall(keep_crds=True, timeout_seconds=3)
     assert f"{subject.kind.resource} are converted still" in str(ended.value)
@@ -621,6 +622,7 @@ def test_the_command_asks_first(
     assert main(operator, [*command, "--yes"]) == 0
     assert capsys.readouterr().out.endswith(f"deleted ClusterRole {name}\n{name} is uninstalled\n")
     assert main(operator, command) == 0  # nothing is there: nothing to ask
+    assert capsys.readouterr().out.splitlines()[1:] == [f"nothing of {name} was there"]
     assert kubectl(control_plane, "get", "deployment", name, "--ignore-not-found") == ""
 
 

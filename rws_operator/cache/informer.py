@@ -188,7 +188,8 @@ class Informer:
 
     def listed(self, record: ObjectRecord) -> None:
         """See `Merge.listed`."""
-        self._merge.listed(record)
+        if self.selection.keeps(record):
+            self._merge.listed(record)
 
     def unlisted(self, record: ObjectRecord) -> None:
         """See `Merge.unlisted`."""
@@ -202,8 +203,8 @@ class Informer:
         return is_whole
 
     def changed(self, record: ObjectRecord) -> None:
-        """See `Merge.changed`."""
-        self._merge.changed(record)
+        """See `Merge.changed`; one that is not to be kept any more has gone."""
+        (self._merge.changed if self.selection.keeps(record) else self._merge.deleted)(record)
 
     def deleted(self, record: ObjectRecord) -> None:
         """See `Merge.deleted`."""

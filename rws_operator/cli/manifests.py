@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from rws_operator.cli.folder import write_folder
-from rws_operator.cli.options import option
+from rws_operator.cli.options import namespace_option, option
 from rws_operator.errors import OperatorError
 from rws_operator.manifests import extras, helm, kustomize
 from rws_operator.manifests.names import object_name
@@ -44,7 +44,7 @@ def manifests_options(program: Program) -> Callable[[_F], _F]:
     names = [each.replace("_", "-") for each in extras.ALL]
     options = [
         click.option("--manifests", is_flag=True, help="Print what installs it, for kubectl."),
-        option("--namespace", help="Namespace to install it in.  [default: the operator's name]"),
+        namespace_option("Namespace to install it in.  [default: the operator's name]"),
         option("--image", help=f"Image to install.  [default: {program.default_image}]"),
         option("--replicas", type=click.IntRange(min=0), default=2, show_default=True),
         option("--webhook-url", help="Have the API server call webhooks at https://HOST:PORT."),

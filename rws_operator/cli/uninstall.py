@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from rws_operator.cli.options import context_option, kubeconfig_option, option
+from rws_operator.cli.options import (
+    context_option,
+    kubeconfig_option,
+    namespace_option,
+    option,
+)
 from rws_operator.client import client
 from rws_operator.errors import OperatorError
 from rws_operator.manifests import extras
@@ -28,7 +33,7 @@ def uninstall_command(program: Program) -> click.Command:
     """Make the command."""
 
     @click.command("uninstall", help="Take the operator, its kinds and their objects away.")
-    @option("--namespace", help="Namespace it runs in.  [default: the operator's name]")
+    @namespace_option("Namespace it runs in.  [default: the operator's name]")
     @click.option("--keep-crds", is_flag=True, help="Leave its kinds and their objects.")
     @click.option(
         "--strip-finalizers",
@@ -73,7 +78,7 @@ def uninstall_command(program: Program) -> click.Command:
             if found and not yes and not _is_wanted(found):
                 say("nothing was removed")
                 return 1
-            asyncio.run(
+            has_removed = asyncio.run(
                 _remove(
                     kubeconfig,
                     context,
@@ -87,7 +92,10 @@ def uninstall_command(program: Program) -> click.Command:
             )
         except OperatorError as error:
             return tell_failure(error, debug=debug or debug_before)
-        click.echo(f"{program.name} is uninstalled")
+        is_done = found or has_removed
+        click.echo(
+            f"{program.name} is uninstalled" if is_done else f"nothing of {program.name} was there"
+        )
         return 0
 
     return command
@@ -126,7 +134,14 @@ async def _remove(
     converts: Callable[[Mapping[str, Any]], bool],
     strip_finalizers: bool,
     timeout_seconds: float,
-) -> None:
+) -> bool:
+    """Remove it; return whether anything was told of."""
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        click.echo(line)
+
     async with await client(kubeconfig, context) as admin:
         await uninstall(
             admin,
@@ -136,5 +151,6 @@ async def _remove(
             converts=converts,
             strip_finalizers=strip_finalizers,
             timeout_seconds=timeout_seconds,
-            tell=click.echo,
+            tell=tell,
         )
+    return bool(told)

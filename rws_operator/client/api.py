@@ -95,6 +95,15 @@ class Client:
         client._fence = fence
         return client
 
+    def check_fence(self) -> None:
+        """Return if a write could start now; always, where no fence was given.
+
+        Raises:
+            LeadershipLost: The fence would refuse it.
+        """
+        if self._fence is not None:
+            self._fence.check()
+
     def observed(self, observer: WriteObserver) -> Client:
         """Return a client of the same connections and fence whose writes somebody is told of.
 

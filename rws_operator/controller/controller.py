@@ -28,6 +28,7 @@ from rws_operator.controller.handlers import check_handler, name_of
 from rws_operator.controller.loop import Loop
 from rws_operator.controller.observer import Observer
 from rws_operator.controller.reconciler import Cleanup, Reconciler
+from rws_operator.controller.strays import Strays
 from rws_operator.controller.triggers import MappedTrigger, Watch
 from rws_operator.controller.watched import WatchedInformers
 from rws_operator.errors import ConfigurationError, check_seconds
@@ -78,7 +79,9 @@ class Controller(Generic[T]):
         versions: The kind's other versions as classes, for its CRD.
         namespaces: Where it watches; None for all namespaces.
         label_selector: Restricts the objects it serves, e.g. ``shard=1``. One that leaves the
-            selection counts as deleted.
+            selection counts as gone, and keeps its finalizer. If it is deleted later it is cleaned
+            up here, too, unless another controller with the same finalizer has done so within a
+            minute: so what may clean up for each other shares a finalizer, and nothing else does.
         field_selector: Restricts the objects it serves, e.g. ``metadata.name=x``.
         workers: How many objects it runs at once.
         deadline_seconds: How long one run may take; then it is cancelled and backs off. A plain
@@ -256,10 +259,12 @@ class Controller(Generic[T]):
         main = watched.declare(
             self.kind, label_selector=self.label_selector, field_selector=self.field_selector
         )
+        strays = Strays.beside(main, self.finalizer_name, environment.informers)
         reconciler = self._reconciler(reconcile, environment, watched)
         loop = Loop(
             name=self.name,
             main=main,
+            strays=strays,
             watched=watched,
             environment=environment,
             reconciler=reconciler,
@@ -276,6 +281,7 @@ class Controller(Generic[T]):
         )
         for informer in main:
             informer.subscribe(loop.object_changed)
+        strays.subscribe(loop.stray_changed)
         self._subscribe(loop, watched)
         self._loop = loop
 

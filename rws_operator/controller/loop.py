@@ -16,6 +16,9 @@ Rules:
 4. `run` ends in bounded time, whatever a handler does; `left_behind` says what it left at work.
 5. The queue holds keys of cached objects only: an object's end takes its key out, and a key that
    another object's change names is left out if nothing is cached under it. Its coming adds it.
+6. An object that left the selection counts as gone, until it is deleted and waits for our
+   finalizer: then it is a stray (see `rws_operator.controller.strays`), and is cleaned up here
+   unless somebody else does.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from rws_operator.controller.backoff import SHORTEST_SECONDS, Backoff, Failures
 from rws_operator.controller.outcome import Outcome, Verdict, cancelled, timed_out
 from rws_operator.controller.reconciler import Reconciler, Run
+from rws_operator.controller.strays import Strays
 from rws_operator.controller.triggers import Writer, either, is_urgent, lane_of, owners_of
 from rws_operator.log import logger
 from rws_operator.queue import Lane, Queue, QueueClosed
@@ -54,6 +58,7 @@ class Loop:
     Args:
         name: The controller's name.
         main: The informers of its own kind.
+        strays: What left their selection and waits for its finalizer.
         watched: All its informers.
         environment: What the operator lends.
         reconciler: Runs an object.
@@ -75,10 +80,12 @@ class Loop:
         workers: int,
         deadline_seconds: float,
         on_error: Backoff,
+        strays: Strays | None = None,
     ) -> None:
         self.queue: Queue[ObjectKey] = Queue(name)
         self._name = name
         self._main = main
+        self._strays = strays or Strays()
         self._watched = watched
         self._environment = environment
         self._reconciler = reconciler
@@ -104,8 +111,26 @@ class Loop:
             run.changed = True
         elif delta.new is None:
             self._forget(key)
+            if self._strays.get(key) is not None:
+                self._leave_to_others(key)
             return
         self.queue.add(key, lane_of(delta), urgent=is_urgent(delta))
+
+    def stray_changed(self, delta: Delta) -> None:
+        """An object that waits for our finalizer changed; the selection may hold it or not."""
+        key = either(delta).key
+        if delta.writer == Writer(self._name, key) or self._cached(key) is not None:
+            return
+        if (run := self._running.get(key)) is not None:
+            run.changed = True
+        elif delta.new is None:
+            self._forget(key)
+            return
+        if self._strays.seconds_left(key) != 0:
+            self._leave_to_others(key)
+        elif key in self._left_alone:
+            self._left_alone.discard(key)
+            self.queue.add(key)
 
     def child_changed(self, kind: Kind) -> Callable[[Delta], None]:
         """Make what is told of changes of an owned kind; ``kind`` is the owners'."""
@@ -205,11 +230,13 @@ class Loop:
 
     def _run_of(self, key: ObjectKey) -> Run | None:
         """The run that a key now needs, None if there is nothing to do."""
-        cached = self._cached(key)
+        cached = self._cached(key) or self._strays.get(key)
         if cached is None:
             self._forget(key)
             return None
         informer, record = cached
+        if informer not in self._main and self._is_left_to_others(key):
+            return None
         if key in self._left_alone or not self._reconciler.concerns(record):
             return None
         return Run(
@@ -305,7 +332,19 @@ class Loop:
         self.queue.back_off(run.key, delay)
         return delay
 
+    def _leave_to_others(self, key: ObjectKey) -> None:
+        self.queue.requeue_after(key, self._strays.leave_to_others(key))
+
+    def _is_left_to_others(self, key: ObjectKey) -> bool:
+        seconds = self._strays.seconds_left(key)
+        if seconds is None:
+            self._leave_to_others(key)
+        elif seconds:
+            self.queue.requeue_after(key, seconds)
+        return seconds != 0
+
     def _forget(self, key: ObjectKey) -> None:
+        self._strays.forget(key)
         self._failures.clear(key)
         self._left_alone.discard(key)
         self.queue.discard(key)

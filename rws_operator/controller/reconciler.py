@@ -6,8 +6,9 @@
     yes             yes                                     cleanup; done: take it off
     yes             no                                      nothing: it never reaches a handler
 
-Invariants: the finalizer is on the server before the first user call; a handler gets an object
-decoded anew; whatever a handler raises becomes an Outcome, so that nothing of it reaches a worker.
+Invariants: the finalizer is on the server before the first user call; no handler is called once a
+write would be refused, for another replica's may be at work; a handler gets an object decoded anew;
+whatever a handler raises becomes an Outcome, so that nothing of it reaches a worker.
 """
 
 from __future__ import annotations
@@ -155,6 +156,8 @@ class Reconciler:
             obj = self._read(record.raw)
         except OperatorError as error:
             return Outcome(Verdict.UNREADABLE, error=error)
+        # A process that was stopped may come here before anything told it that its Lease is lost.
+        self._environment.client.check_fence()
         action: Action | None = await call(
             handler, obj, self._context(run), self._environment.threads
         )

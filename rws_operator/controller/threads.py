@@ -110,8 +110,8 @@ class HandlerThreads:
                     await asyncio.wait([call.answer])
             raise
         finally:
-            if not call.answer.done():
-                call.answer.cancel()
+            # Also if it is done: what it raised as the call was cut is no news to asyncio then.
+            call.answer.cancel()
         return call.answer.result()
 
     def _submit(self, call: _Call) -> None:

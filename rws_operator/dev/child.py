@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, NoReturn
 import aiohttp
 import msgspec
 
-from rws_operator.client import Client, client
+from rws_operator.client import client
 from rws_operator.dev import install
 from rws_operator.dev.account import Account
 from rws_operator.dev.console import tell, tell_trouble
 from rws_operator.dev.frames import begin_import, end_import, tell_error
 from rws_operator.dev.job import Event, Job
+from rws_operator.dev.refusal import Refused
 from rws_operator.dev.sources import sources_of
 from rws_operator.guard import Guard
 
@@ -118,6 +119,8 @@ def develop(program: DevelopedProgram, *, debug: bool) -> int:
     except Exception as error:
         for each in _leaves(error):
             tell_error(each, debug=debug)
+            if isinstance(each, Refused):
+                report(_run[1], Event("refused"))
         return 1
     return 0
 
@@ -147,7 +150,7 @@ class _Run:
             loop.add_signal_handler(signal.SIGTERM, running.stop)
             beside = [
                 asyncio.create_task(self._tell_when_ready(running)),
-                asyncio.create_task(account.keep(self._connect)),
+                asyncio.create_task(account.keep(self._job.cluster.connect)),
             ]
             try:
                 with Guard(running, dead_seconds=None):  # a debugger may hold it
@@ -162,9 +165,6 @@ class _Run:
                 for each in beside:
                     each.cancel()
 
-    async def _connect(self) -> Client:
-        return await client(self._job.kubeconfig, self._job.context)
-
     async def _install(self) -> Account:
         """Install what changed, and write how to reach the cluster as its ServiceAccount."""
         job, program = self._job, self._program
@@ -174,7 +174,7 @@ class _Run:
         )
         documents = install.needed(manifests, job.ca_pem)
         account = Account(documents, Path(job.account))
-        async with await self._connect() as admin:
+        async with await job.cluster.connect() as admin:
             memory = Path(job.installed)
             done = await install.install(admin, documents, memory, alone=job.alone)
             for what, names in (("applied", done.applied), ("deleted", done.deleted)):

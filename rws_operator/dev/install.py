@@ -20,6 +20,7 @@ import msgspec
 from rws_operator.dev import ownership
 from rws_operator.dev.ownership import FIELD_MANAGER
 from rws_operator.errors import Conflict, NotFound
+from rws_operator.testing.conversions import end_conversion
 from rws_operator.testing.install import apply_all, apply_crds
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ _OF_PODS = frozenset({"Deployment", "PodDisruptionBudget", "Service"})
 _STAYING = frozenset({_CRD, "Namespace"})
 _WEBHOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
 _WRITING = "rws-dev-writing"
+_TRIES = 3
 
 
 class Done(NamedTuple):
@@ -65,15 +67,6 @@ def calls_webhooks(documents: Iterable[Mapping[str, Any]]) -> bool:
     return any(True for each in documents for _ in _client_configs(each))
 
 
-def converted(documents: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The names of the CRDs whose objects the operator converts."""
-    return [
-        each["metadata"]["name"]
-        for each in documents
-        if each["kind"] == _CRD and calls_webhooks([each])
-    ]
-
-
 def _client_configs(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Where a document says whom the API server calls."""
     for entry in document.get("webhooks", ()):
@@ -97,7 +90,7 @@ async def install(
 
     Raises:
         ApiError: The server refuses one.
-        ConfigurationError: One would write over what is somebody else's.
+        Refused: One would write over what is somebody else's.
     """
     before = remembered(memory)
     known = set(map(_identity, documents))
@@ -143,15 +136,37 @@ async def _apply(admin: Client, documents: Iterable[dict[str, Any]]) -> None:
     await apply_all(admin, parts[""], field_manager=FIELD_MANAGER)
 
 
-async def uninstall_webhooks(admin: Client, installed: Iterable[dict[str, Any]]) -> None:
+async def uninstall_webhooks(admin: Client, installed: Iterable[dict[str, Any]]) -> list[str]:
     """Have the API server call nobody before its writes.
 
     Args:
         admin: An administrator's client.
         installed: What is remembered.
+
+    Returns:
+        The configurations that are there still, changed by others.
     """
     called = [each for each in installed if each["kind"] in _WEBHOOKS]
     await _delete(admin, called, alone=False)
+    return [_shown(each) for each in await ownership.look(admin, called) if each is not None]
+
+
+async def uninstall_conversions(admin: Client, installed: Iterable[dict[str, Any]]) -> list[str]:
+    """Have the API server call nobody for objects in another version: CRDs stay.
+
+    Args:
+        admin: An administrator's client.
+        installed: What is remembered.
+
+    Returns:
+        The CRDs that are converted by what others made of it.
+    """
+    crds = [each for each in installed if each["kind"] == _CRD and calls_webhooks([each])]
+    for document, found in zip(crds, await ownership.look(admin, crds), strict=True):
+        if found is not None and _called(found) == _called(document):
+            await end_conversion(admin, found, field_manager=FIELD_MANAGER)
+    there = await ownership.look(admin, crds)
+    return [_shown(each) for each in there if each is not None and calls_webhooks([each])]
 
 
 async def _delete(
@@ -159,29 +174,37 @@ async def _delete(
 ) -> list[dict[str, Any]]:
     """Delete what is still as the session left it, unless all is the session's; return that."""
     deleted = []
-    for document, found in zip(documents, await ownership.look(admin, documents), strict=True):
-        if found is None or not (alone or _is_as_left(found, document)):
-            continue
-        metadata = found["metadata"]
-        with contextlib.suppress(NotFound, Conflict):
-            await admin.delete(
-                ownership.kind_of(document),
-                metadata["name"],
-                metadata.get("namespace"),
-                uid=metadata["uid"],
-                resource_version=metadata["resourceVersion"],
-            )
-            deleted.append(document)
+    for document in documents:
+        for _ in range(_TRIES):
+            (found,) = await ownership.look(admin, [document])
+            if found is None or not (alone or _is_as_left(found, document)):
+                break
+            metadata = found["metadata"]
+            with contextlib.suppress(Conflict):  # somebody wrote to it meanwhile
+                with contextlib.suppress(NotFound):
+                    await admin.delete(
+                        ownership.kind_of(document),
+                        metadata["name"],
+                        metadata.get("namespace"),
+                        uid=metadata["uid"],
+                        resource_version=metadata["resourceVersion"],
+                    )
+                    deleted.append(document)
+                break
     return deleted
 
 
 def _is_as_left(found: Mapping[str, Any], document: Mapping[str, Any]) -> bool:
-    return not ownership.is_foreign(found) and _bundles(found) == _bundles(document)
+    """Whether it is the session's: what calls this session alone is, whoever wrote to it since."""
+    if called := _called(document):
+        return _called(found) == called
+    return not ownership.is_foreign(found)
 
 
-def _bundles(document: Mapping[str, Any]) -> set[str | None]:
-    """Whose certificate its webhooks are trusted by: another session has another one."""
-    return {config.get("caBundle") for config in _client_configs(document)}
+def _called(document: Mapping[str, Any]) -> set[tuple[str | None, str | None]]:
+    """Where its webhooks are, and whom they are trusted by: another session has another one."""
+    configs = _client_configs(document)
+    return {(each.get("url"), each.get("caBundle")) for each in configs}
 
 
 def _identity(document: Mapping[str, Any]) -> tuple[str, str, str]:

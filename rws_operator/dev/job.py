@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from rws_operator.dev.access import Access
 from rws_operator.errors import ConfigurationError
 
 
@@ -17,8 +18,7 @@ class Job(msgspec.Struct, frozen=True):
         module: What `python -m` was given; None where a script was started.
         script: The script's path, else None.
         argv: The command line, as the program first got it.
-        kubeconfig: An administrator's.
-        context: Its context; None for the current one.
+        cluster: How an administrator reaches the cluster.
         alone: Whether the cluster is the session's own, where nobody else runs the program.
         http_port: Where metrics and probes are served.
         webhook_port: Where webhooks are served.
@@ -34,8 +34,7 @@ class Job(msgspec.Struct, frozen=True):
     module: str | None
     script: str | None
     argv: list[str]
-    kubeconfig: str
-    context: str | None
+    cluster: Access
     alone: bool
     http_port: int
     webhook_port: int
@@ -53,14 +52,14 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         what: ``loaded``: its modules were imported, or could not all be; ``running``: it is ready;
-            ``ended``: its process has ended.
+            ``ended``: its process has ended; ``refused``: no save would have it run.
         packages: The program's packages, when loaded.
         folders: The folders that its modules and packages lie in, when loaded.
         code: The exit code, when ended; -n for signal n.
         has_failed: Whether it has logged an error, when running.
     """
 
-    what: Literal["loaded", "running", "ended"]
+    what: Literal["loaded", "running", "refused", "ended"]
     packages: list[str] = []
     folders: list[str] = []
     code: int = 0

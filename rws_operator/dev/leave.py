@@ -1,7 +1,8 @@
-"""How a named cluster is left: it calls no admission webhook of a session that has ended.
+"""How a named cluster is left: it calls no webhook of a session that has ended.
 
-The session sees to it, or, if that was killed, its fork server. A conversion is called still: a
-CRD stays, for with it all its objects would go.
+The session sees to it, or, if that was killed, its fork server. CRDs stay, for with them all
+objects would go: they are converted by nobody then. What others made of a configuration stays,
+too, and is told.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from rws_operator.client import client
 from rws_operator.dev import install
 from rws_operator.dev.claim import Claim
 from rws_operator.dev.console import tell
@@ -35,19 +35,17 @@ async def leave(admin: Client, installed: list[dict[str, Any]]) -> None:
         return
     try:
         async with asyncio.timeout(_LEAVE_SECONDS):
-            await install.uninstall_webhooks(admin, installed)
+            stay = await install.uninstall_webhooks(admin, installed)
+            stay += await install.uninstall_conversions(admin, installed)
     except (OperatorError, OSError, TimeoutError) as error:
-        tell(f"its webhook configurations stay, and fail calls: {error}", "red")
+        tell(f"what calls its webhooks may stay, and fail: {error!r}", "red")
+    else:
+        for each in stay:
+            tell(f"{each} stays: somebody changed whom it calls", "red")
     tell(
         "its CRDs, their objects and its permissions stay: uninstall takes them away, by "
         "--strip-finalizers where objects wait for its cleanups"
     )
-    if converted := install.converted(installed):
-        tell(
-            f"conversions of {', '.join(converted)} call this session still, and fail: "
-            "until the next session, or uninstall",
-            "yellow",
-        )
 
 
 async def leave_for(job: Job, installed: list[dict[str, Any]]) -> None:
@@ -59,6 +57,6 @@ async def leave_for(job: Job, installed: list[dict[str, Any]]) -> None:
     """
     with contextlib.suppress(OperatorError, OSError, TimeoutError):
         async with asyncio.timeout(_LEFT_BEHIND_SECONDS):
-            async with await client(job.kubeconfig, job.context) as admin:
+            async with await job.cluster.connect() as admin:
                 await leave(admin, installed)
                 await Claim(*job.claim).release(admin)

@@ -2,6 +2,7 @@
 
 The managers of its fields tell. On a cluster that was named, an operator may be at work that
 somebody installed, with people who rely on it: what is theirs is neither written over nor deleted.
+A label or an annotation makes nothing somebody else's.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from rws_operator.errors import ConfigurationError, NotFound
+from rws_operator.dev.refusal import Refused
+from rws_operator.errors import NotFound
 from rws_operator.resources import Kind, kinds
 from rws_operator.testing import namespaced
 
@@ -38,8 +40,8 @@ async def look(
 
 
 def is_foreign(found: Mapping[str, Any]) -> bool:
-    """Whether anybody else wrote to it, but for its status or another subresource."""
-    return bool(_managers(found) - _OURS) or not _managers(found)
+    """Whether somebody else made it, or wrote to it beyond its metadata and its subresources."""
+    return not _managers(found) & _OURS or bool(_managers(found, beyond_metadata=True) - _OURS)
 
 
 def is_shared(document: Mapping[str, Any]) -> bool:
@@ -51,13 +53,13 @@ def check_ours(found: Iterable[Mapping[str, Any] | None]) -> None:
     """Refuse to write over what somebody else made.
 
     Raises:
-        ConfigurationError: Something is somebody else's.
+        Refused: Something is somebody else's.
     """
     foreign = [each for each in found if each is not None and is_foreign(each)]
     if foreign:
         names = [f"{each['kind']} {each['metadata']['name']}" for each in foreign]
         managers = sorted(set().union(*map(_managers, foreign)) - _OURS)
-        raise ConfigurationError(
+        raise Refused(
             f"on this cluster {', '.join(names)} would be written over, made by "
             f"{', '.join(managers) or 'somebody else'}",
             remedy="take that operator out (uninstall), or develop on another cluster: name a "
@@ -80,9 +82,10 @@ async def _look(admin: Client, document: Mapping[str, Any]) -> dict[str, Any] | 
         return None
 
 
-def _managers(found: Mapping[str, Any]) -> set[str]:
+def _managers(found: Mapping[str, Any], *, beyond_metadata: bool = False) -> set[str]:
     return {
         each.get("manager", "")
         for each in found["metadata"].get("managedFields", ())
         if not each.get("subresource")
+        and not (beyond_metadata and each.get("fieldsV1", {}).keys() <= {"f:metadata"})
     }

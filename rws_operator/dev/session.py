@@ -5,45 +5,46 @@
 
 The cluster, the certificate and the webhooks' address stay from run to run; so the API server goes
 on trusting and calling what it did before. Invariants: one run at a time, always of what is saved;
-a run that ends, however it does, ends no session; a session leaves neither process nor file.
+a run that ends ends no session, unless no save could mend it; a session leaves neither process nor
+file.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import shlex
 import signal
-import socket
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rws_operator.dev import install
 from rws_operator.dev.account import environment
+from rws_operator.dev.changes import Changes, shown
 from rws_operator.dev.claim import Claim
-from rws_operator.dev.cluster import Cluster, reached
+from rws_operator.dev.cluster import reached
 from rws_operator.dev.console import tell
 from rws_operator.dev.frames import end_import
 from rws_operator.dev.job import Event, Job, started_as
 from rws_operator.dev.launcher import Launcher
+from rws_operator.dev.ports import Port, held_ports
 from rws_operator.dev.sources import Sources, Watcher, import_watchfiles, sources_of
 from rws_operator.errors import ConfigurationError, OperatorError
 from rws_operator.manifests.names import object_name
-from rws_operator.testing.folder import held_port, owned_folder
+from rws_operator.testing.folder import owned_folder
 from rws_operator.testing.waiting import tell_interrupted
 from rws_operator.webhook.certificate import WebhookCertificate, normal_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from rws_operator.dev.access import Access
     from rws_operator.dev.program import DevelopedProgram
 
 _HOST = "127.0.0.1"
-_SHOWN_PATHS = 3
 
 
 @dataclass(frozen=True)
@@ -52,14 +53,14 @@ class Settings:
 
     Attributes:
         cluster: Where to develop; None for a control plane of one's own.
-        http_port: Port of metrics and probes; 0 for any free one.
-        webhook_port: Port of the webhooks; 0 for any free one.
+        http_port: Of metrics and probes.
+        webhook_port: Of the webhooks.
         webhook_host: Where the API server reaches this machine: a DNS name or an address.
     """
 
-    cluster: Cluster | None
-    http_port: int
-    webhook_port: int
+    cluster: Access | None
+    http_port: Port
+    webhook_port: Port
     webhook_host: str = _HOST
 
 
@@ -72,7 +73,7 @@ def run(program: DevelopedProgram, settings: Settings) -> int:
     end_import()
     import_watchfiles()
     if settings.cluster is not None:
-        settings.cluster.check()
+        settings = replace(settings, cluster=settings.cluster.checked())
     session = _Session(program, settings)
     return asyncio.run(session.run())
 
@@ -83,30 +84,31 @@ class _Session:
         self._settings = settings
         self._host = _checked_host(settings.webhook_host)
         self._started_as = started_as()
-        self._changed: asyncio.Queue[set[str]] = asyncio.Queue()
-        self._watcher = Watcher(sources_of(sys.modules), self._changed.put_nowait)
-        self._states: dict[str, tuple[int, ...]] = {}
+        self._changes = Changes()
+        self._watcher = Watcher(sources_of(sys.modules), self._changes.see)
         self._since = 0.0
         self._is_stopping = False
+        self._code = 0
 
     async def run(self) -> int:
         """Do all of it; return the exit code."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._stop, task)
+            loop.add_signal_handler(number, self._stop)
+        self._task = task
         is_up = asyncio.Event()
         try:
             await self._develop(is_up)
         except asyncio.CancelledError:
             if not self._is_stopping:
                 raise
-        return 0 if is_up.is_set() else tell_interrupted()
+        return self._code if is_up.is_set() else tell_interrupted()
 
-    def _stop(self, task: asyncio.Task[int]) -> None:
+    def _stop(self) -> None:
         if not self._is_stopping:
             self._is_stopping = True
-            task.cancel()
+            self._task.cancel()
 
     async def _develop(self, is_up: asyncio.Event) -> None:
         with contextlib.ExitStack() as held:
@@ -126,8 +128,7 @@ class _Session:
                     module=module,
                     script=script,
                     argv=sys.argv,
-                    kubeconfig=cluster.kubeconfig,
-                    context=cluster.context,
+                    cluster=cluster,
                     alone=self._settings.cluster is None,
                     http_port=http_port,
                     webhook_port=webhook_port,
@@ -149,22 +150,22 @@ class _Session:
     async def _run_again_and_again(self, launcher: Launcher, job: Job) -> None:
         launcher.start(job)
         while True:
-            paths = await self._changed.get()
-            if self._states.items() >= _states(paths).items():
-                continue  # told once more of what runs already
+            paths = await self._changes.wait()
             self._since = time.monotonic()
+            tell(f"{shown(paths)} changed")
             await launcher.stop()
-            while not self._changed.empty():
-                paths |= self._changed.get_nowait()
-            self._states |= _states(paths)
-            tell(f"{_shown(paths)} changed")
+            self._changes.begin(paths)
             launcher.start(job)
 
     def _hear(self, event: Event) -> None:
         """Take in what became of a run."""
         if event.what == "loaded":
             self._watcher.add(Sources(frozenset(event.packages), frozenset(event.folders)))
+        elif event.what == "refused":
+            self._code = 1
+            self._stop()
         elif event.what == "running":
+            self._changes.settle()
             again = f" again, {time.monotonic() - self._since:.2f} s after the save"
             how = f"is running{again if self._since else ''}"
             if event.has_failed:
@@ -172,6 +173,7 @@ class _Session:
             else:
                 tell(f"{self._program.name} {how}", "green")
         else:
+            self._changes.settle()
             how = f"signal {-event.code}" if event.code < 0 else f"exit code {event.code}"
             tell(f"{self._program.name} has ended ({how}); the next save starts it again", "red")
 
@@ -179,19 +181,11 @@ class _Session:
         """The ports of metrics and of webhooks, the same for all runs.
 
         Raises:
-            ConfigurationError: One is in use.
+            ConfigurationError: One that was asked for is in use.
         """
-        settings = self._settings
-        for flag, port in (
-            ("--http-port", settings.http_port),
-            ("--webhook-port", settings.webhook_port if self._has_webhooks() else 0),
-        ):
-            if port:
-                _check_free(flag, port)
-        return (
-            settings.http_port or held.enter_context(held_port()),
-            settings.webhook_port or held.enter_context(held_port()),
-        )
+        webhook_port = replace(self._settings.webhook_port, is_used=self._has_webhooks())
+        http, webhooks = held_ports([self._settings.http_port, webhook_port], held)
+        return http, webhooks
 
     def _has_webhooks(self) -> bool:
         try:
@@ -209,7 +203,7 @@ class _Session:
         (folder / "tls.key").write_text(made.key_pem, "ascii")
         return made.ca_pem
 
-    def _greet(self, cluster: Cluster) -> None:
+    def _greet(self, cluster: Access) -> None:
         if self._settings.cluster is None:
             sys.stdout.write(f"export KUBECONFIG={shlex.quote(cluster.kubeconfig)}\n")
             sys.stdout.flush()
@@ -234,34 +228,3 @@ def _checked_host(host: str) -> str:
 
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _check_free(flag: str, port: int) -> None:
-    try:
-        with socket.create_server(("", port)):
-            pass
-    except OSError as error:
-        raise ConfigurationError(
-            f"{flag} {port} can't be listened on: {os.strerror(error.errno or 0)}",
-            remedy="choose another port, or 0 for any free one",
-        ) from None
-
-
-def _states(paths: set[str]) -> dict[str, tuple[int, ...]]:
-    """What a save changes of each file; empty for one that is not there."""
-    found: dict[str, tuple[int, ...]] = {}
-    for path in paths:
-        try:
-            status = os.stat(path)
-        except OSError:
-            found[path] = ()
-        else:
-            found[path] = status.st_ino, status.st_mtime_ns, status.st_size
-    return found
-
-
-def _shown(paths: set[str]) -> str:
-    """Paths as the user would write them, a few of them."""
-    shown = sorted(os.path.relpath(path) for path in paths)
-    more = len(shown) - _SHOWN_PATHS
-    return ", ".join(shown[:_SHOWN_PATHS]) + (f" and {more} more" if more > 0 else "")

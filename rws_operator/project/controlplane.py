@@ -55,7 +55,8 @@ def controlplane() -> None:
 @_version_option
 def up(version: str | None) -> None:
     """Run a control plane, empty and without nodes, until Ctrl-C."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a script's background job ignores the former
+        signal.signal(number, signal.default_int_handler)
     with _told_failures(), ControlPlane(dedicated=True, version=version) as running:
         announce(running.kubeconfig.parent)
         _export(running.kubeconfig)

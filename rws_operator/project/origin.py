@@ -93,6 +93,11 @@ def requirement_of(origin: str, extra: str | None = None) -> str:
             remedy="write git+https://host/path@reference, if need be with #subdirectory=folder "
             "and nothing else behind it",
         )
+    if "://" in origin and not origin.startswith("file:"):
+        raise ConfigurationError(
+            f"{origin!r} is no address of a wheel of {PACKAGE}",
+            remedy="write https://host/path/rws_operator-….whl, with nothing behind it",
+        )
     if not origin:
         raise ConfigurationError(f"nothing says where {PACKAGE} is", remedy=_REMEDY)
     path = _expanded(_path_of(origin)).absolute()

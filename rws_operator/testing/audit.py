@@ -49,6 +49,7 @@ class AuditEntry:
         uid: Of the object that was answered, or "".
         resource_version: Of the object that was answered, or "".
         uri: Path and query.
+        audit_id: Names the request; of one that went through a gate, its `GateRequest.audit_id`.
         request: The body sent, None where the log holds none (reads, Secrets, tokens).
         response: The body answered, likewise.
     """
@@ -68,6 +69,7 @@ class AuditEntry:
     uid: str
     resource_version: str
     uri: str
+    audit_id: str
     request: dict[str, Any] | None = field(repr=False)
     response: dict[str, Any] | None = field(repr=False)
 
@@ -211,6 +213,7 @@ def _entry(event: Mapping[str, Any]) -> AuditEntry:
         uid=answered.get("uid", ""),
         resource_version=answered.get("resourceVersion", ""),
         uri=event["requestURI"],
+        audit_id=event.get("auditID", ""),
         request=event.get("requestObject"),
         response=response,
     )

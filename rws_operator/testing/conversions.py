@@ -20,7 +20,7 @@ from rws_operator.testing.endpoint import HOST
 from rws_operator.testing.namespaced import FIELD_MANAGER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from rws_operator.client import Client
 
@@ -56,17 +56,7 @@ class Conversions:
         for name, before in self._before.items():
             found = await self._conversion(name)
             if found is not None and await _calls_nobody(found):
-                where = "/spec/conversion"
-                await self._client.patch(
-                    kinds.CustomResourceDefinition,
-                    name,
-                    patch=[
-                        {"op": "test", "path": where, "value": found},
-                        {"op": "replace", "path": where, "value": before},
-                    ],
-                    type="json",
-                    field_manager=FIELD_MANAGER,
-                )
+                await _replace(self._client, name, found, before, FIELD_MANAGER)
 
     async def _conversion(self, name: str) -> dict[str, Any] | None:
         with contextlib.suppress(NotFound):
@@ -74,6 +64,37 @@ class Conversions:
             conversion: dict[str, Any] = crd["spec"]["conversion"]
             return conversion
         return None
+
+
+async def end_conversion(client: Client, crd: Mapping[str, Any], *, field_manager: str) -> None:
+    """Have nobody called for a CRD's objects, unless their conversion was changed meanwhile.
+
+    Args:
+        client: An administrator's client.
+        crd: As it was read.
+        field_manager: Who writes it.
+
+    Raises:
+        ApiError: The server refuses it, e.g. for such a change.
+    """
+    name, found = crd["metadata"]["name"], crd["spec"]["conversion"]
+    await _replace(client, name, found, _NONE, field_manager)
+
+
+async def _replace(
+    client: Client, name: str, found: Mapping[str, Any], wanted: Mapping[str, Any], manager: str
+) -> None:
+    where = "/spec/conversion"
+    await client.patch(
+        kinds.CustomResourceDefinition,
+        name,
+        patch=[
+            {"op": "test", "path": where, "value": found},
+            {"op": "replace", "path": where, "value": wanted},
+        ],
+        type="json",
+        field_manager=manager,
+    )
 
 
 async def _calls_nobody(conversion: dict[str, Any]) -> bool:

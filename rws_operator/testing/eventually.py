@@ -26,6 +26,7 @@ async def eventually(timeout: float, check: Callable[[], Any], every: float = 0.
     Raises:
         AssertionError: Nothing true came in time. The message names the last value or exception.
     """
+    __tracebackhide__ = True  # pytest shows the line of the test
     loop = asyncio.get_running_loop()
     give_up = loop.time() + timeout
     while True:

@@ -26,6 +26,14 @@ class Faults(ABC):
         """Start the API server again, stopped first if it runs, and wait until it is ready."""
         await asyncio.to_thread(self._own().restart_api_server)
 
+    async def restart_controller_manager(self) -> None:
+        """Start the controller manager again, which then looks at everything anew.
+
+        Its garbage collector can miss an owner's deletion while an API server is killed and
+        started, and leave the children for good.
+        """
+        await asyncio.to_thread(self._own().restart_controller_manager)
+
     async def kill_etcd(self) -> None:
         """Kill etcd as a crash would; the API server runs on, and can neither read nor write."""
         await asyncio.to_thread(self._own().kill_etcd)

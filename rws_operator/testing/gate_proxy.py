@@ -30,8 +30,8 @@ _LONGEST_BODY = 64 << 20
 _RESET = struct.pack("ii", 1, 0)
 # Hop-by-hop headers, and those that the gate makes anew for its own connection.
 _OWN_HEADERS = {
-    "accept-encoding", "connection", "content-length", "host", "keep-alive", "te", "trailer",
-    "transfer-encoding", "upgrade",
+    "accept-encoding", "audit-id", "connection", "content-length", "host", "keep-alive", "te",
+    "trailer", "transfer-encoding", "upgrade",
 }  # fmt: skip
 
 
@@ -152,7 +152,7 @@ class Proxy:
         async with session.request(
             request.method,
             URL(self._access.server + incoming.raw_path, encoded=True),
-            headers={**headers, "Accept-Encoding": "identity"},
+            headers={**headers, "Accept-Encoding": "identity", "Audit-ID": request.audit_id},
             data=request.body or None,
             allow_redirects=False,
         ) as upstream:

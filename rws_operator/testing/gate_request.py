@@ -1,6 +1,7 @@
 """A request as the gate sees it, and how tests choose among requests."""
 
 import asyncio
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Self, TypedDict
@@ -26,6 +27,7 @@ class GateRequest:
         subresource: e.g. ``status``, or "".
         at: When it came, in the loop's seconds.
         status: The answered status; None before, and if none was.
+        audit_id: What the audit log calls it, if it was sent on: `AuditEntry.audit_id`.
     """
 
     method: str
@@ -40,6 +42,7 @@ class GateRequest:
     subresource: str = ""
     at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     status: int | None = None
+    audit_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     @classmethod
     def parse(

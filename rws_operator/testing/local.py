@@ -75,6 +75,11 @@ class LocalControlPlane:
         self._stop(_API_SERVER)
         self._start_api_server()
 
+    def restart_controller_manager(self) -> None:
+        """Start the controller manager again, stopped first."""
+        self._stop(_CONTROLLERS)
+        self._run(_CONTROLLERS)
+
     def kill_etcd(self) -> None:
         """Kill etcd as a crash would; the API server runs on without it."""
         self._kill(_ETCD)

@@ -22,6 +22,9 @@ sink too, is logged, counted as a failure and tried again, after a back-off of i
     404: the kind is gone; what comes back lives in    list               2 to 5 s
     another storage
     401, 403                                           the same state     2 to 5 s
+    no connection, or a 5xx, where a watch was to go   list               back-off
+    on: a server that was away may come back with an
+    older history (etcd was restored)
     a connection that broke, fell silent or just ended the same state     nothing; back-off
                                                                           if it was not steady
     429                                                the same state     what the server asks
@@ -62,6 +65,7 @@ from rws_operator.errors import (
     Invalid,
     NotFound,
     OperatorError,
+    ServerError,
     TooManyRequests,
     TransportError,
     Unauthorized,
@@ -184,6 +188,7 @@ class Reflector:
         self._resource_version = ""
         self._steady_at = 0.0
         self._has_told = False
+        self._is_open = False
         self._lists = 0
         self._watches = 0
         self._relists = metrics.watch_relists.labels(kind.resource)
@@ -204,7 +209,7 @@ class Reflector:
 
     async def _turn(self) -> None:
         self._steady_at = self._now() + STEADY_SECONDS
-        self._has_told = False
+        self._has_told = self._is_open = False
         match self.health.state:
             case State.STREAM:
                 await self._stream()
@@ -295,6 +300,7 @@ class Reflector:
         self._progressed()
 
     async def _follow(self, events: AsyncIterator[WatchEvent | ValueError]) -> None:
+        self._is_open = True
         self._well()
         async for event in events:
             if isinstance(event, ValueError):
@@ -335,7 +341,11 @@ class Reflector:
     def _after(self, error: Exception) -> float:
         """Choose the next state; return the seconds to wait before it."""
         is_steady = self.health.state is State.WATCH and self._now() >= self._steady_at
+        is_away = self.health.state is State.WATCH and not self._is_open
         match error:
+            case TransportError() | ServerError() if is_away:
+                self.health.state = self._list_state
+                delay = max(self._backoff.delay(), getattr(error, "retry_after", None) or 0.0)
             case DeadlineExceeded() if self.health.state is State.WATCH and not self._has_told:
                 self.health.state = self._list_state
                 delay = 0.0 if is_steady else self._backoff.delay()

@@ -12,6 +12,7 @@ import pytest
 from pydantic import field_validator
 
 from rws_operator.controller import Action, Backoff, BlockingContext, Context
+from rws_operator.election.fence import LeaseFence, steady_clock
 from rws_operator.errors import DecodeError, LeadershipLost, PermanentError, RetryAfter
 from rws_operator.resources import CustomResource, Kind, Model, kinds
 from rws_operator.testing import eventually
@@ -419,6 +420,33 @@ async def test_lost_leadership_is_quiet(
     assert sample("rws_controller_reconcile_errors_total", controller=controller.name) == 0
     assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
     assert await events_about(cluster, namespace.name, "w") == []
+
+
+async def test_no_handler_is_called_once_a_write_would_be_refused(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """Whatever it does outside the cluster, another replica's may be doing by now."""
+    widgets = await widgets_in(cluster, namespace.name)
+    controller = widgets_controller(namespace.name)
+    fence = LeaseFence()
+    fence.open_until(steady_clock() + 60)
+    runs: list[int] = []
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        runs.append(widget.spec.size)
+
+    def passes() -> float:
+        return sample("rws_controller_reconciles_total", controller=controller.name)
+
+    await widgets.create(size=1)
+    async with running(cluster.client.fenced(fence), controller):
+        await eventually(10, lambda: runs == [1])
+        fence.open_until(steady_clock())
+        before = passes()
+        await widgets.resize(2)
+        await eventually(10, lambda: passes() > before)
+    assert runs == [1]
 
 
 @pytest.mark.parametrize("answer", [300, "later", True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 
@@ -116,6 +117,29 @@ async def test_cut_call_is_waited_for_and_replaced() -> None:
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_what_a_call_raises_as_it_is_cut_is_no_news() -> None:
+    """Its run has ended otherwise: asyncio must not tell of an exception that nobody asked for."""
+    threads = HandlerThreads(size=1)
+    started, told = threading.Event(), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+
+    def fail() -> None:
+        started.set()
+        raise ValueError("late")
+
+    task = asyncio.create_task(threads.run(fail, on_cut=nothing))
+    await asyncio.sleep(0)
+    started.wait(5)
+    time.sleep(0.05)  # noqa: ASYNC251 (the loop must not hear of it before the cut)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    await threads.run(lambda: None, on_cut=nothing)  # the thread forgets the call before, too
+    gc.collect()
+    assert told == []
 
 
 async def test_second_cancellation_is_delivered_at_once() -> None:

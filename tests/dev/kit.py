@@ -26,6 +26,14 @@ START_SECONDS = 60.0
 _NOT_INHERITED = ("RWS_TEST_KUBECONFIG", "KUBECONFIG", "PYTHONDONTWRITEBYTECODE", "NO_COLOR")
 GREEN, RED = "\x1b[32m", "\x1b[31m"
 
+PRODUCTION = (
+    '{"apiVersion": "v1", "kind": "Config", "current-context": "prod",'
+    ' "contexts": [{"name": "prod", "context": {"cluster": "c", "user": "u"}}],'
+    ' "clusters": [{"name": "c", "cluster": {"server": "https://192.0.2.1"}}],'
+    ' "users": [{"name": "u", "user": {"token": "t"}}]}'
+)
+"""A kubeconfig of a cluster that may not be lost."""
+
 MAIN = "from app.notes import operator\n\noperator.main()\n"
 
 NOTES = '''"""Notes, answered by a status and a ConfigMap."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from rws_operator.client import Client
     from rws_operator.testing import TestCluster
 
 
@@ -34,9 +35,15 @@ async def test_the_token_is_renewed_before_it_expires(
     monkeypatch.setattr(account, "_LOOK_SECONDS", 0.01)
     moment = begun + 11 * 3600
     monkeypatch.setattr(time, "time", lambda: moment)
-    keeping = asyncio.create_task(own.keep(lambda: client(str(cluster.kubeconfig))))
+    connected: list[Client] = []
+
+    async def connect() -> Client:
+        connected.append(await client(str(cluster.kubeconfig)))
+        return connected[-1]
+
+    keeping = asyncio.create_task(own.keep(connect))
     await asyncio.sleep(0.1)
-    assert token.read_text() == first
+    assert connected == []  # nobody was even asked
     moment = begun + 13 * 3600
 
     async def is_renewed() -> bool:
@@ -45,6 +52,7 @@ async def test_the_token_is_renewed_before_it_expires(
 
     await eventually(10, is_renewed)
     keeping.cancel()
+    assert len(connected) == 1
     assert token.stat().st_mode & 0o077 == 0
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     async with await client(str(tmp_path / "operator.kubeconfig")) as reached:

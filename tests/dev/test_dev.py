@@ -232,11 +232,50 @@ def test_a_run_that_fails_at_once_is_not_called_well(session: Session):
     session.admin.request_json("POST", notes_path(), note("failing", "a"))
     wait_until(lambda: answer(session, "failing") == "a 1")
     since = session.mark()
-    failing = 'raise ValueError("no")\n    await ctx.apply_owned('
-    session.program.edit("await ctx.apply_owned(", failing)
+    failing = NOTES.replace(
+        "await ctx.apply_owned(", 'raise ValueError("no")\n    await ctx.apply_owned(', 1
+    )
+    session.program.file.write_text(READY_ONCE_FAILED + failing)
     session.wait_for("is running again, .* after the save, with errors: see above$", since)
-    save(session, 'raise ValueError("no")', "pass")
-    assert "with errors" not in session.lines[-1][1]
+    since = session.mark()
+    session.program.file.write_text(NOTES)
+    session.wait_for(RUNNING, since)
+    assert "with errors" not in session.text(since)
+
+
+READY_ONCE_FAILED = '''
+import logging
+
+from rws_operator.dev import child
+
+
+class Failures(logging.Handler):
+    """How a run finds out that it is ready, held up until it has logged an error."""
+
+    missing = staticmethod(child._missing)
+    are_there = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.are_there = True
+
+    async def __call__(self, *run: object) -> str | None:
+        return await self.missing(*run) if self.are_there else "an error"
+
+
+child._missing = Failures(logging.WARNING)
+logging.getLogger().addHandler(child._missing)
+'''
+
+
+def test_a_program_that_writes_into_its_own_package(session: Session):
+    """A log there does not start it for ever: what only the program changes is let be."""
+    own = "from pathlib import Path\nwith open(Path(__file__).with_name('own.log'), 'a') as own:\n"
+    since = session.mark()
+    session.program.file.write_text(f"{own}    own.write('started')\n{NOTES}")
+    session.wait_for("own.log changed at each start: the program itself", since, seconds=30)
+    starts = session.text(since).count("own.log changed\n")
+    save(session, "text} 1", "text} 2")
+    assert session.text(since).count("own.log changed\n") == starts
 
 
 def test_a_run_that_dies_is_told(session: Session):
@@ -311,6 +350,28 @@ def test_a_permission_that_is_missing_shows(session: Session, listed: str):
     session.program.edit("notes = operator", f"{rule}notes = operator")
     session.wait_for("applied ClusterRole note-operator", since)
     wait_until(lambda: answer(session, "nosy") == "a 1")
+
+
+def test_the_token_of_a_run_is_renewed(session: Session):
+    """A run that lasts longer than its token has another one by then."""
+    since = session.mark()
+    session.program.file.write_text(AGEING + NOTES)
+    session.wait_for(RUNNING, since)
+    (token,) = session.temporary.glob("*/operator.token")
+    first = token.read_text()
+    wait_until(lambda: token.read_text() != first)
+
+
+AGEING = """
+import itertools
+from types import SimpleNamespace
+
+from rws_operator.dev import account
+
+hours = itertools.count(step=12 * 3600)
+account.time = SimpleNamespace(time=lambda: next(hours))
+account._LOOK_SECONDS = 0.05
+"""
 
 
 def test_no_lease_is_taken_and_no_pod_asked_for(session: Session):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
+import signal
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +17,15 @@ from rws_operator.election.lease import LEASE
 from rws_operator.errors import ApiError, NotFound
 from rws_operator.resources import kinds
 from rws_operator.testing.eventually import eventually
-from tests.dev.kit import NOTES, Program, Session, assert_nothing_is_left, note, notes_path
+from tests.dev.kit import (
+    NOTES,
+    PRODUCTION,
+    Program,
+    Session,
+    assert_nothing_is_left,
+    note,
+    notes_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -74,7 +84,7 @@ async def test_webhooks_alone_on_a_named_cluster(cluster: TestCluster, tmp_path:
         session.process.terminate()
         assert session.process.wait(20) == 0
     assert "uninstall takes them away" in session.text()
-    assert "conversions" not in session.text()
+    assert "stays:" not in session.text()
     with pytest.raises(NotFound):
         await cluster.client.get(CONFIGURATION, name)
     await create(cluster, "one", "bad", group)
@@ -180,23 +190,29 @@ async def wait_for_answer(cluster: TestCluster, group: str, expected: str) -> No
 async def test_what_others_installed_is_not_written_over(
     cluster: TestCluster, tmp_path: Path, name: str
 ):
-    """It is refused, with all that is theirs and by whom; a namespace of theirs is used."""
+    """It is refused, with all that is theirs and by whom: no save would help, so the session ends.
+
+    Once it has gone, a namespace of theirs is used.
+    """
     theirs = await cluster.client.apply(configuration(name), field_manager="helm")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await cluster.client.apply(namespace, field_manager="helm")
     program = Program(tmp_path, named(NOTES, name))
     with Session(program, "--kubeconfig", str(cluster.kubeconfig)) as session:
-        session.wait_for("the next save starts it again", seconds=30)
-        assert f"ValidatingWebhookConfiguration {name} would be written over, made by helm" in (
-            session.text()
-        )
-        with pytest.raises(NotFound):
-            await cluster.client.get(kinds.ClusterRole, name)
-        program.file.write_text(named(NOTES.partition("@operator.validate")[0], name))
-        session.wait_for("is running again", seconds=30)
+        assert session.process.wait(30) == 1
+    assert f"ValidatingWebhookConfiguration {name} would be written over, made by helm" in (
+        session.text()
+    )
+    assert "the next save" not in session.text()
+    assert "its CRDs" not in session.text()
+    with pytest.raises(NotFound):
+        await cluster.client.get(kinds.ClusterRole, name)
+    assert await cluster.client.get(CONFIGURATION, name) == theirs
+    await cluster.client.delete(CONFIGURATION, name)
+    with Session(program, "--kubeconfig", str(cluster.kubeconfig)) as session:
+        session.wait_until_running()
         session.process.terminate()
         assert session.process.wait(20) == 0
-    assert await cluster.client.get(CONFIGURATION, name) == theirs
     found = await cluster.client.get(kinds.Namespace, name)
     managers = {each["manager"] for each in found["metadata"].get("managedFields", ())}
     assert FIELD_MANAGER not in managers
@@ -211,9 +227,87 @@ async def test_what_others_took_over_stays(cluster: TestCluster, tmp_path: Path,
         since = session.mark()
         program.edit("text} 1", "text} 2")
         session.wait_for("would be written over, made by helm", since)
+        assert session.process.wait(20) == 1
+    assert f"{CONFIGURATION.kind} {name} stays: somebody changed whom it calls" in session.text()
+    assert await cluster.client.get(CONFIGURATION, name) == theirs
+
+
+async def test_a_label_makes_nothing_somebody_elses(
+    cluster: TestCluster, tmp_path: Path, name: str
+):
+    """What people write on the session's objects holds up neither a save nor its end."""
+    program = Program(tmp_path, named(NOTES, name))
+    options = "--kubeconfig", str(cluster.kubeconfig)
+    mark = {"metadata": {"labels": {"team": "x"}, "annotations": {"seen": "yes"}}}
+    with Session(program, *options) as session:
+        session.wait_until_running()
+        for kind, of in (
+            (CONFIGURATION, name),
+            (kinds.ClusterRole, name),
+            (kinds.CustomResourceDefinition, f"notes.{name}.test.example.com"),
+        ):
+            await cluster.client.patch(kind, of, patch=mark, field_manager="kubectl-label")
+        since = session.mark()
+        program.edit("text} 1", "text} 2")
+        session.wait_for("is running again", since)
         session.process.terminate()
         assert session.process.wait(20) == 0
-    assert await cluster.client.get(CONFIGURATION, name) == theirs
+    assert "stays:" not in session.text()
+    with pytest.raises(NotFound):
+        await cluster.client.get(CONFIGURATION, name)
+    with Session(program, *options) as session:
+        session.wait_until_running()
+
+
+async def test_a_configuration_that_is_written_to_meanwhile(
+    cluster: TestCluster, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    """It is looked at once more: still the session's, it goes."""
+    memory = tmp_path / "installed.json"
+    client = cluster.client
+    await install.install(client, [configuration(name)], memory, alone=False)
+    deletions: list[Any] = []
+
+    async def delete_late(*args: Any, **options: Any) -> None:
+        if not deletions:
+            mark = {"metadata": {"labels": {"team": "x"}}}
+            await client.patch(CONFIGURATION, name, patch=mark, field_manager="kubectl-label")
+        deletions.append(args)
+        await type(client).delete(client, *args, **options)
+
+    monkeypatch.setattr(client, "delete", delete_late)
+    assert await install.uninstall_webhooks(client, install.remembered(memory)) == []
+    assert len(deletions) == 2
+    with pytest.raises(NotFound):
+        await client.get(CONFIGURATION, name)
+
+
+async def test_a_kubeconfig_that_names_another_server(
+    cluster: TestCluster, tmp_path: Path, name: str
+):
+    """Nobody agreed to develop there: the session ends, and nothing was sent there."""
+    config = tmp_path / "config"
+    text = cluster.kubeconfig.read_text()
+    config.write_text(text)
+    program = Program(tmp_path, named(NOTES, name))
+    with (
+        socket.create_server(("127.0.0.1", 0)) as elsewhere,
+        Session(program, "--kubeconfig", str(config)) as session,
+    ):
+        session.wait_until_running()
+        changed = yaml.safe_load(text)
+        server = f"https://127.0.0.1:{elsewhere.getsockname()[1]}"
+        changed["clusters"][0]["cluster"]["server"] = server
+        config.write_text(json.dumps(changed))
+        since = session.mark()
+        program.edit("text} 1", "text} 2")
+        session.wait_for(f"names another server by now: {server}, not https", since)
+        assert session.process.wait(20) == 1
+        elsewhere.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+    with pytest.raises(NotFound):
+        await cluster.client.get(CONFIGURATION, name)
 
 
 async def test_a_session_that_is_killed_leaves_no_webhook(
@@ -252,19 +346,36 @@ async def test_a_second_session_takes_what_a_first_one_left(
         for each in family[1:]:
             each.kill()
     with Session(program, *options) as session:
-        session.wait_for("is running$", seconds=60)  # after the Lease's time
+        # After the Leases' time; an election may warn of a watch that was silent for so long.
+        session.wait_for("is running", seconds=90)
         with pytest.raises(ApiError, match="a bad note"):
             await create(cluster, "one", "bad", f"{name}.test.example.com")
 
 
-async def test_conversions_are_told_at_the_end(cluster: TestCluster, tmp_path: Path, name: str):
-    """A CRD stays, with the address of what converts it: who ends the session learns it."""
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+async def test_conversions_end_with_the_session(
+    cluster: TestCluster, tmp_path: Path, name: str, end: signal.Signals
+):
+    """A CRD stays, and its objects can be read in any version, though nobody converts them."""
     program = Program(tmp_path, named(NOTES + CONVERTED, name))
-    with Session(program, "--kubeconfig", str(cluster.kubeconfig)) as session:
+    options = "--kubeconfig", str(cluster.kubeconfig)
+    old = notes_path(f"{name}.test.example.com").replace("/v1/", "/v1alpha1/")
+    with Session(program, *options) as session:
         session.wait_until_running()
-        session.process.terminate()
-        assert session.process.wait(20) == 0
-    assert f"conversions of notes.{name}.test.example.com call this session still" in session.text()
+        await create(cluster, "one", "a", f"{name}.test.example.com")
+        family = session.family()
+        session.process.send_signal(end)
+        session.process.wait(20)
+        assert_nothing_is_left(family, session.temporary)
+    assert "stays:" not in session.text()
+    (item,) = (await cluster.client.request("GET", old)).json()["items"]
+    assert item["spec"]["text"] == "a"
+    crd = await cluster.client.get(kinds.CustomResourceDefinition, f"notes.{name}.test.example.com")
+    assert crd["spec"]["conversion"] == {"strategy": "None"}
+    with Session(program, *options) as session:  # the Lease of a run that was killed is held still
+        session.wait_for("is running", seconds=90)
+        (item,) = (await cluster.client.request("GET", old)).json()["items"]
+        assert item["spec"]["text"] == "a"
 
 
 CONVERTED = '''
@@ -331,12 +442,7 @@ async def test_another_current_context_changes_nothing(
 def test_a_cluster_that_may_not_be_lost_is_refused(tmp_path: Path, options: tuple[str, str]):
     """Nobody is there to be asked: one line, exit code 1, nothing touched."""
     program = Program(tmp_path, NOTES)
-    (tmp_path / "config").write_text(
-        '{"apiVersion": "v1", "kind": "Config", "current-context": "prod",'
-        ' "contexts": [{"name": "prod", "context": {"cluster": "c", "user": "u"}}],'
-        ' "clusters": [{"name": "c", "cluster": {"server": "https://192.0.2.1"}}],'
-        ' "users": [{"name": "u", "user": {"token": "t"}}]}'
-    )
+    (tmp_path / "config").write_text(PRODUCTION)
     with Session(
         program, *options, environment={"KUBECONFIG": str(tmp_path / "config")}
     ) as session:

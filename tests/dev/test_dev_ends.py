@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import re
@@ -17,12 +18,15 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from rws_operator.dev.ports import Port, held_ports
 from rws_operator.dev.sources import import_watchfiles
 from rws_operator.errors import ConfigurationError
 from tests.dev.kit import (
     GREEN,
     NOTES,
+    PRODUCTION,
     RED,
+    ROOT,
     Program,
     Session,
     assert_nothing_is_left,
@@ -176,6 +180,50 @@ def test_a_port_that_is_taken(tmp_path: Path, flag: str):
     (line,) = session.text().splitlines()
     assert line.startswith(f"error: {flag} {port} can't be listened on: Address already in use")
     assert list(session.temporary.iterdir()) == []
+
+
+def test_all_ports_that_are_taken(tmp_path: Path):
+    """Whoever named two of them learns of both at once."""
+    with socket.create_server(("", 0)) as one, socket.create_server(("", 0)) as two:
+        ports = [each.getsockname()[1] for each in (one, two)]
+        options = "--http-port", str(ports[0]), "--webhook-port", str(ports[1])
+        with Session(Program(tmp_path, NOTES), *options) as session:
+            assert session.process.wait(20) == 1
+    assert f"--http-port {ports[0]} can't be listened on: Address" in session.text()
+    assert f"; --webhook-port {ports[1]} can't be listened on: Address" in session.text()
+
+
+def test_a_port_that_nobody_named(capsys: pytest.CaptureFixture[str]):
+    """Where it is taken another one will do, and which is told; one that is unused is not."""
+    with socket.create_server(("", 0)) as taken, contextlib.ExitStack() as held:
+        number = taken.getsockname()[1]
+        http, webhooks = held_ports(
+            [
+                Port("--http-port", number, is_given=False),
+                Port("--webhook-port", number, is_given=False, is_used=False),
+            ],
+            held,
+        )
+        assert (http != number, webhooks) == (True, number)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (f"▸ port {number} can't be had (Address already in use): --http-port is {http}")
+
+
+def test_without_a_standard_input(tmp_path: Path):
+    """Nobody can be asked then, either: one line, as where it is no terminal."""
+    (tmp_path / "config").write_text(PRODUCTION)
+    command = f'"{sys.executable}" -m app dev --kubeconfig config <&-'
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=Program(tmp_path, NOTES).folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "does not look like a throwaway cluster" in line
 
 
 @pytest.mark.parametrize("host", ["https://me", "me:9443", "two words", "*.example.com", "[me]"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from rws_operator.dev import launcher
+from rws_operator.dev.access import Access
 from rws_operator.dev.job import Event, Job
 from rws_operator.dev.launcher import Launcher
 from tests.dev.kit import ROOT
@@ -26,8 +27,7 @@ def job(script: Path) -> Job:
         module=None,
         script=str(script),
         argv=[str(script)],
-        kubeconfig="",
-        context=None,
+        cluster=Access(""),
         alone=True,
         http_port=0,
         webhook_port=0,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rws_operator.client import client as connect
-from rws_operator.controller import Context, Controller
+from rws_operator.controller import Backoff, Context, Controller
 from rws_operator.resources import CustomResource, kind_of, kinds
 from rws_operator.testing import Gate, eventually
 from rws_operator.watch import Selection
@@ -175,3 +175,134 @@ async def test_an_owner_reference_at_another_version_runs_the_owner(
         await cluster.client.delete(kinds.Secret, "child", namespace.name)
         await eventually(10, lambda: runs == ["c"] * 3)
         assert await settled(lambda: len(runs)) == 3
+
+
+OURS = "sources.test.example.com/ours"
+
+
+def shard(
+    namespace: str, name: str, calls: list[tuple[str, str]], **options: Any
+) -> Controller[Widget]:
+    """A controller of the Widgets with the label shard=<name>, which tells what it runs."""
+    controller = widgets_controller(namespace, label_selector=f"shard={name}", **options)
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        calls.append((name, "reconcile"))
+
+    @controller.finalizer(OURS)
+    async def cleanup(widget: Widget, ctx: Context) -> None:
+        assert widget.metadata.deletion_timestamp is not None
+        calls.append((name, "cleanup"))
+        await ctx.patch_status(widget, {"size": 0})
+
+    return controller
+
+
+async def move(widgets: Widgets, to: str | None) -> None:
+    """Give the Widget another shard, or none."""
+    await widgets.patch(metadata={"labels": {"shard": to}})
+
+
+async def is_gone(widgets: Widgets) -> bool:
+    """Whether the Widget has ended."""
+    return not await widgets.client.list(WIDGET, widgets.namespace)
+
+
+@pytest.mark.behaviour("SRC-05")
+async def test_what_left_the_selector_is_cleaned_up_when_it_is_deleted(
+    widgets: Widgets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not while it lives; and whether it left before its deletion or after, or at a restart."""
+    monkeypatch.setattr("rws_operator.controller.strays.OTHERS_SECONDS", 1.0)
+    calls: list[tuple[str, str]] = []
+
+    async def make() -> None:
+        calls.clear()
+        await widgets.create(labels={"shard": "one"})
+        await eventually(10, lambda: calls == [("one", "reconcile")])
+
+    async def deleted() -> None:
+        await eventually(20, lambda: is_gone(widgets))
+        assert calls == [("one", "cleanup")]
+
+    async with running(widgets.client, shard(widgets.namespace, "one", calls)):
+        await make()
+        await move(widgets, None)
+        await asyncio.sleep(3)
+        assert calls == [("one", "reconcile")]
+        calls.clear()
+        await widgets.delete()
+        await deleted()
+        await make()
+        await widgets.patch(metadata={"finalizers": [OURS, "example.com/theirs"]})
+        await move(widgets, None)
+        await eventually(10, lambda: calls)
+    calls.clear()
+    await widgets.delete()
+    async with running(widgets.client, shard(widgets.namespace, "one", calls)):
+        await eventually(20, lambda: calls == [("one", "cleanup")])
+
+        async def finalizers() -> bool:
+            found = await widgets.get()
+            return bool(found["metadata"]["finalizers"] == ["example.com/theirs"])
+
+        await eventually(10, finalizers)
+        assert await settled(lambda: len(calls), 3) == 1
+        await widgets.release()
+        await eventually(10, lambda: is_gone(widgets))
+
+
+@pytest.mark.behaviour("SRC-05")
+async def test_what_leaves_while_its_cleanup_fails_is_cleaned_up_here(
+    widgets: Widgets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cleanup goes on although the selection does not show it any more."""
+    monkeypatch.setattr("rws_operator.controller.strays.OTHERS_SECONDS", 1.0)
+    controller = widgets_controller(
+        widgets.namespace, label_selector="shard=one", on_error=Backoff(first=0.5)
+    )
+    fails = True
+    tries: list[int] = []
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        """Nothing to do."""
+
+    @controller.finalizer(OURS)
+    async def cleanup(widget: Widget, ctx: Context) -> None:
+        tries.append(ctx.attempt)
+        if fails:
+            raise RuntimeError("on purpose")
+
+    await widgets.create(labels={"shard": "one"}, finalizers=[OURS])
+    await widgets.delete()
+    async with running(widgets.client, controller):
+        await eventually(15, lambda: tries)
+        await move(widgets, None)
+        await settled(lambda: len(tries), 1)
+        before = len(tries)
+        await eventually(20, lambda: len(tries) > before + 1)
+        fails = False
+        await eventually(20, lambda: is_gone(widgets))
+
+
+@pytest.mark.behaviour("SRC-05")
+async def test_a_stray_is_left_to_the_shard_that_it_went_to(
+    widgets: Widgets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No cleanup where it left, and one where it is, whether that shard comes soon or late."""
+    monkeypatch.setattr("rws_operator.controller.strays.OTHERS_SECONDS", 6.0)
+    calls: list[tuple[str, str]] = []
+    one, two = (shard(widgets.namespace, name, calls) for name in ("one", "two"))
+    async with running(widgets.client, one):
+        await widgets.create(labels={"shard": "one"})
+        await eventually(10, lambda: calls == [("one", "reconcile")])
+        await move(widgets, "two")
+        await asyncio.sleep(1)
+        async with running(widgets.client, two):
+            await eventually(10, lambda: calls[1:] == [("two", "reconcile")])
+            await widgets.delete()
+            await eventually(15, lambda: is_gone(widgets))
+            assert await settled(lambda: len(calls), 10) == 3
+    assert calls[2:] == [("two", "cleanup")]

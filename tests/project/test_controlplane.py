@@ -24,13 +24,19 @@ __all__ = ["environ"]  # a fixture
 COMMAND = "from rws_operator.project.command import main; main()"
 
 
+def in_background() -> None:
+    """As a script starts what stands before an `&`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    die_with_parent()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_command_runs_one_until_it_is_ended(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """Its output is what a shell needs; after the end nothing is left, and the exit code is 0.
 
-    The path is one that a shell would split.
+    The path is one that a shell would split, and it is a script's background job.
     """
     tmp_path /= "my files"
     tmp_path.mkdir()
@@ -40,7 +46,7 @@ def test_the_command_runs_one_until_it_is_ended(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=die_with_parent,
+        preexec_fn=in_background,
     ) as running:
         assert running.stdout is not None
         assert running.stderr is not None

@@ -60,6 +60,8 @@ WHEEL_URL = "https://host/a/rws_operator-0.1.0-py3-none-any.whl"
         ("runtime", "/", "neither source nor wheel"),
         ("runtime", "/nowhere/at/all", "there is no /nowhere/at/all"),
         ("runtime", "git+https://host/x'y", "no git reference"),
+        ("runtime", f"{WHEEL_URL}#sha256=0", "no address of a wheel"),
+        ("runtime", "https://host/x.tar.gz", "no address of a wheel"),
         ("runtime", "git+https://host/x#egg=y", "#subdirectory=folder and nothing else"),
         ("runtime", "~nobody-of-that-name/x", "a home that is not known.*whole path"),
         ("runtime", "rws-operator>=", "there is no"),

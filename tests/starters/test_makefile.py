@@ -1,6 +1,7 @@
 """The operator starter's Makefile where things go wrong, with a stand-in for Python and pip."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,33 @@ def test_an_interrupted_setup_is_made_good(project: Path):
     make(project, "setup", "2")
     assert (project / ".venv/mine").exists()
     assert wheels(project) == ["1"]
+
+
+def break_python(project: Path) -> Path:
+    """Take away the environment's Python, as an upgrade of the system does."""
+    (project / ".venv/bin/python").unlink()
+    return project
+
+
+def move(project: Path) -> Path:
+    """Move the whole folder."""
+    return project.rename(project.with_name("it's elsewhere"))
+
+
+@pytest.mark.parametrize("act", [break_python, move])
+def test_an_environment_that_broke_is_made_anew(project: Path, act: Callable[[Path], Path]):
+    """Any target sees to it, once; a program that is named in it would not be found else."""
+    make(project, "setup", "1")
+    (project / ".venv/old").touch()
+    project = act(project)
+    make(project, "manifests", "1")
+    assert not (project / ".venv/old").exists()
+    (project / ".venv/new").touch()
+    make(project, "manifests", "1")
+    assert (project / ".venv/new").exists()
+    calls = (project / "calls").read_text()
+    assert calls.count("-m venv ") == 2
+    assert calls.count(" install ") == 2
 
 
 def test_another_wheel_comes_whole_or_not_at_all(project: Path):

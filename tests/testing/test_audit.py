@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from rws_operator.client import client
 from rws_operator.testing.audit import AuditLog
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.eventually import eventually
+from rws_operator.testing.gate import Gate
 from rws_operator.testing.kubeconfig import Access
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -225,3 +227,18 @@ def test_the_begin_of_a_long_answer_is_no_entry(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     path.write_bytes(line("watched", stage="ResponseStarted") + line("watched"))
     assert names(AuditLog(path)) == ["watched"]
+
+
+async def test_a_request_through_a_gate_is_found_by_its_id(
+    log: AuditLog, audited: ControlPlane
+) -> None:
+    """What the gate saw and what the API server logged are known to be the same request."""
+    async with (
+        Gate(audited.kubeconfig) as gate,
+        await client(str(gate.kubeconfig)) as through,
+    ):
+        for name in ("one", "two"):
+            await through.request("POST", CONFIG_MAPS, body={"metadata": {"name": name}})
+    await eventually(5, lambda: log.entries(name="two"))
+    logged = [entry.audit_id for name in ("one", "two") for entry in log.entries(name=name)]
+    assert logged == [request.audit_id for request in gate.requests]

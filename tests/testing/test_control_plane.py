@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,23 @@ async def test_children_are_collected_with_their_owner(admin: Access):
     admin.request_json("POST", CONFIG_MAPS, child)
     admin.request_json("DELETE", f"{CONFIG_MAPS}/owner")
     assert await eventually(60, lambda: admin.request("GET", f"{CONFIG_MAPS}/child")[0] == 404)
+
+
+async def test_the_controller_manager_starts_anew(audited: ControlPlane, admin: Access):
+    """Another process has its place, and collects what has no owner."""
+
+    def pids() -> set[int]:
+        running = processes_in(audited.kubeconfig.parent)
+        return {each.pid for each in running if each.name().startswith("kube-controller")}
+
+    before = pids()
+    assert before
+    await audited.restart_controller_manager()
+    after = await eventually(10, pids)
+    assert not after & before
+    gone = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": str(uuid.uuid4())}
+    admin.request_json("POST", CONFIG_MAPS, config_map("orphan", ownerReferences=[gone]))
+    assert await eventually(60, lambda: admin.request("GET", f"{CONFIG_MAPS}/orphan")[0] == 404)
 
 
 async def test_an_existing_cluster_is_used_and_left_running(

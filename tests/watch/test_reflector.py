@@ -168,7 +168,7 @@ async def test_a_bad_gateway_heals(secrets_watch: Watched) -> None:
         await bad.reached(2)
     await secrets_watch.make("a")
     await secrets_watch.shows("a")
-    assert secrets_watch.informer.health.last_error is None
+    await eventually(10, lambda: secrets_watch.informer.health.last_error is None)
 
 
 @pytest.mark.behaviour("S5")

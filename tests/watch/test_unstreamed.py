@@ -25,6 +25,7 @@ async def test_a_server_without_streamed_lists_is_found_out(caplog: pytest.LogCa
         await eventually(10, lambda: watched.informer.health.relists == 1)
         await watched.make("b")
         await watched.shows("b")
+        await eventually(10, lambda: gate.open_watches(resource="secrets"))
         asked = ["stream" if "sendInitialEvents" in r.query else r.verb for r in gate.asked()]
         assert watched.informer.health.state is State.WATCH
     assert asked == ["stream", "list", "watch", "list", "watch"]

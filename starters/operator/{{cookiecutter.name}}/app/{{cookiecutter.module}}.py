@@ -69,7 +69,7 @@ async def reconcile(wanted: {{ cookiecutter.__class }}, ctx: Context) -> Action:
 
 @controller.finalizer("{{ cookiecutter.group }}/{{ cookiecutter.name }}")
 async def cleanup(gone: {{ cookiecutter.__class }}, ctx: Context) -> None:
-    """Clear away what Kubernetes can't: nothing yet, but what was told elsewhere would be here.
+    """Undo what Kubernetes can't, e.g. what was made outside of the cluster: nothing so far.
 
     The ConfigMap is owned, so it goes by itself. May be called again after a failure.
     """

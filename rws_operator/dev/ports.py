@@ -1,0 +1,73 @@
+"""The ports of metrics and of webhooks: the same for all runs of a session.
+
+A port that was asked for is taken or refused. Another one that is in use is no reason to stop: who
+calls is told where.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rws_operator.dev.console import tell
+from rws_operator.errors import ConfigurationError
+from rws_operator.testing.folder import held_port
+
+if TYPE_CHECKING:
+    import contextlib
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port that is wanted.
+
+    Attributes:
+        flag: The option that names it.
+        number: Which one; 0 for any free one.
+        is_given: Whether the user asked for it.
+        is_used: Whether anything will listen there.
+    """
+
+    flag: str
+    number: int
+    is_given: bool = True
+    is_used: bool = True
+
+
+def held_ports(wanted: list[Port], held: contextlib.ExitStack) -> list[int]:
+    """Find where to listen, in the order of what is wanted.
+
+    Raises:
+        ConfigurationError: Ports that the user asked for can't be listened on.
+    """
+    reasons = {each: _reason(each.number) for each in wanted if each.number and each.is_used}
+    refused = [
+        f"{each.flag} {each.number} can't be listened on: {reason}"
+        for each, reason in reasons.items()
+        if reason and each.is_given
+    ]
+    if refused:
+        raise ConfigurationError(
+            "; ".join(refused), remedy="choose another port, or 0 for any free one"
+        )
+    return [_held(each, reasons.get(each), held) for each in wanted]
+
+
+def _held(wanted: Port, reason: str | None, held: contextlib.ExitStack) -> int:
+    if wanted.number and not reason:
+        return wanted.number
+    found = held.enter_context(held_port())
+    if reason:
+        tell(f"port {wanted.number} can't be had ({reason}): {wanted.flag} is {found}", "yellow")
+    return found
+
+
+def _reason(number: int) -> str | None:
+    """Why it can't be listened on; None if it can."""
+    try:
+        with socket.create_server(("", number)):
+            return None
+    except OSError as error:
+        return os.strerror(error.errno or 0)

@@ -1,0 +1,112 @@
+"""What replicas tell of their runs: JSON lines that each process appends to one file.
+
+A line is one write to a file opened with O_APPEND, so that a process that is killed leaves whole
+lines, and those of several processes do not mix.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+Work = Literal["reconcile", "cleanup"]
+
+
+@dataclass
+class Run:
+    """One call of a handler.
+
+    Attributes:
+        process: The replica's process.
+        work: Which handler.
+        object: Kind, namespace and name as one text.
+        uid: The object's.
+        generation: The object's, as the handler got it.
+        started: When it began, in seconds since the epoch.
+        ended: When it ended; None if it never told.
+        succeeded: Whether it ended without an exception.
+    """
+
+    process: str
+    work: Work
+    object: str
+    uid: str
+    generation: int
+    started: float
+    ended: float | None = None
+    succeeded: bool = False
+
+
+@dataclass
+class Recorder:
+    """Writes the runs of this process.
+
+    Args:
+        path: The file.
+        process: This process's name.
+    """
+
+    path: Path
+    process: str
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def __post_init__(self) -> None:
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    @contextlib.contextmanager
+    def run(self, work: Work, obj: Any) -> Iterator[None]:
+        """Tell of the beginning and the end of one call of a handler."""
+        number = next(self._numbers)
+        meta = obj.metadata
+        self._tell(
+            number=number,
+            work=work,
+            object=f"{type(obj).__name__}/{meta.namespace}/{meta.name}",
+            uid=meta.uid,
+            generation=meta.generation,
+        )
+        succeeded = False
+        try:
+            yield
+            succeeded = True
+        finally:
+            self._tell(number=number, succeeded=succeeded)
+
+    def _tell(self, **facts: object) -> None:
+        line = msgspec.json.encode({"process": self.process, "at": time.time(), **facts})
+        os.write(self._file, line + b"\n")
+
+
+def read_runs(path: Path) -> list[Run]:
+    """All runs told of so far, in the order in which they began."""
+    runs: dict[str, dict[int, Run]] = defaultdict(dict)
+    ordered: list[Run] = []
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        told = msgspec.json.decode(line)
+        process, number = told["process"], told["number"]
+        if "succeeded" in told:
+            run = runs[process][number]
+            run.ended, run.succeeded = told["at"], told["succeeded"]
+            continue
+        run = Run(
+            process=process,
+            work=told["work"],
+            object=told["object"],
+            uid=told["uid"],
+            generation=told["generation"],
+            started=told["at"],
+        )
+        runs[process][number] = run
+        ordered.append(run)
+    return ordered

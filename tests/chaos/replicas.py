@@ -1,0 +1,268 @@
+"""The replicas as processes: started, started again when they ended, stopped, frozen, killed.
+
+As a kubelet would, a replica that ended is started anew a moment later, under a name of its own
+(`replica-<slot>-<how many before>`) and with a token of its own, so that every request in the audit
+log tells its process. Each slot stands behind a gate of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+from rws_operator.errors import OperatorError
+from rws_operator.testing.eventually import eventually
+from rws_operator.testing.kubeconfig import Access, write_private
+from rws_operator.testing.supervise import die_with_parent
+from rws_operator.testing.tokens import request_token
+from tests.chaos.kinds import OPERATOR
+
+if TYPE_CHECKING:
+    from rws_operator.testing.cluster import TestCluster
+    from rws_operator.testing.gate import Gate
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = "tests.chaos.replica"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/" + OPERATOR
+RESTART_SECONDS = 1.0
+STOP_SECONDS = 30.0
+TOKEN_SECONDS = 60.0
+
+
+@dataclass
+class Process:
+    """What is known of one process, from its start to its end.
+
+    Attributes:
+        name: POD_NAME.
+        frozen: When it was stopped by SIGSTOP, and when it went on (infinite: not).
+        signals: What else was sent to it.
+        exit_code: None while it runs.
+        ended: When it was seen to have ended; infinite while it runs.
+    """
+
+    name: str
+    started: float
+    frozen: list[tuple[float, float]] = field(default_factory=list)
+    signals: list[signal.Signals] = field(default_factory=list)
+    exit_code: int | None = None
+    ended: float = float("inf")
+
+
+class Slot:
+    """One replica's place: a gate, a token file, and the process that is there now.
+
+    Args:
+        number: From 1.
+        gate: What it reaches the API server through.
+        cluster: The administrator's access, to issue tokens.
+        namespace: The operator's.
+        folder: For logs, tokens and records.
+        program: The module to run.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        gate: Gate,
+        cluster: TestCluster,
+        namespace: str,
+        folder: Path,
+        program: str = PROGRAM,
+    ) -> None:
+        self.number = number
+        self.gate = gate
+        self.processes: list[Process] = []
+        self.credentials: dict[str, str] = {}  # of a token, the process that it was issued to
+        self._cluster = cluster
+        self._namespace = namespace
+        self._folder = folder
+        self._program = program
+        self._token_file = folder / f"token-{number}"
+        self._secret = ""
+        self._running: asyncio.subprocess.Process | None = None
+        self._ended = asyncio.Event()
+
+    @property
+    def now(self) -> Process:
+        """The process that is there, or was last."""
+        return self.processes[-1]
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that is there, None without one."""
+        return self._running.pid if self._running is not None else None
+
+    def log(self, process: Process) -> Path:
+        """Where a process logs to."""
+        return self._folder / f"{process.name}.log"
+
+    async def run(self, closing: asyncio.Event) -> None:
+        """Have a process there until `closing` is set."""
+        while not closing.is_set():
+            await self._start()
+            assert self._running is not None
+            self.now.exit_code = await self._running.wait()
+            self.now.ended = time.time()
+            self._running = None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RESTART_SECONDS):
+                    await closing.wait()
+
+    async def swap_token(self) -> None:
+        """Put another token into the file, and let the one before count no more."""
+        before = self._secret
+        await self._issue_token(self.now.name)
+        if before:
+            await self._request("DELETE", before)
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal; return whether there is a process."""
+        if self._running is None:
+            return False
+        self.now.signals.append(number)
+        self._running.send_signal(number)
+        return True
+
+    async def freeze(self, seconds: float) -> bool:
+        """Stop the process for so long; return whether there is one."""
+        running, process = self._running, self.now
+        if running is None:
+            return False
+        process.frozen.append((time.time(), float("inf")))
+        running.send_signal(signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            process.frozen[-1] = (process.frozen[-1][0], time.time())
+            with contextlib.suppress(ProcessLookupError):
+                running.send_signal(signal.SIGCONT)
+        return True
+
+    async def stop(self) -> None:
+        """End the process well, or kill it."""
+        if self._running is None:
+            return
+        self.send(signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._running.wait()
+                return
+        self.send(signal.SIGKILL)
+
+    async def _start(self) -> None:
+        name = f"replica-{self.number}-{len(self.processes) + 1}"
+        await eventually(TOKEN_SECONDS, partial(self._has_token, name), every=0.5)
+        process = Process(name, time.time())
+        with self.log(process).open("wb") as log:
+            self._running = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", self._program, "serve"),
+                cwd=ROOT,
+                env={**os.environ, **self._environment(name)},
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_parent,
+            )
+        self.processes.append(process)
+
+    def _environment(self, name: str) -> dict[str, str]:
+        return {
+            "PYTHONPATH": str(ROOT),
+            "POD_NAME": name,
+            "POD_NAMESPACE": self._namespace,
+            "CHAOS_FOLDER": str(self._folder),
+            "RWS_CONFIG_KUBECONFIG": str(self._kubeconfig()),
+            "RWS_CONFIG_HTTP_PORT": "0",
+        }
+
+    def _kubeconfig(self) -> Path:
+        config = yaml.safe_load(self.gate.kubeconfig_for(None).read_text())
+        config["users"][0]["user"] = {"tokenFile": str(self._token_file)}
+        config["contexts"][0]["context"]["namespace"] = self._namespace
+        return write_private(self._folder / f"kubeconfig-{self.number}", config)
+
+    async def _has_token(self, process: str) -> bool:
+        await self._issue_token(process)  # raises where there is no API server at this moment
+        return True
+
+    async def _issue_token(self, process: str) -> None:
+        """Write a token that counts as long as a Secret of its own is there."""
+        secrets = f"/api/v1/namespaces/{self._namespace}/secrets"
+        made = await self._request("POST", secrets, {"metadata": {"generateName": "token-"}})
+        secret = made["metadata"]
+        bound = {"apiVersion": "v1", "kind": "Secret", "name": secret["name"], "uid": secret["uid"]}
+        admin = Access.read(self._cluster.kubeconfig)
+        token = await asyncio.to_thread(
+            request_token, admin, self._namespace, OPERATOR, 3600, bound
+        )
+        self.credentials[f"JTI={_claims(token)['jti']}"] = process
+        fresh = self._token_file.with_suffix(".new")
+        fresh.write_text(token)
+        fresh.replace(self._token_file)
+        self._secret = f"{secrets}/{secret['name']}"
+
+    async def _request(
+        self, method: str, path: str, body: object = None
+    ) -> dict[str, dict[str, str]]:
+        admin = Access.read(self._cluster.kubeconfig)
+        return await asyncio.to_thread(admin.request_json, method, path, body)
+
+
+class Replicas:
+    """All slots, and who leads."""
+
+    def __init__(self, slots: list[Slot], cluster: TestCluster, namespace: str) -> None:
+        self.slots = slots
+        self._cluster = cluster
+        self._lease = LEASE.format(namespace)
+        self._leader: Slot | None = None
+
+    async def leader(self) -> Slot | None:
+        """The slot whose process holds the Lease; as last seen, where that can't be known."""
+        with contextlib.suppress(OperatorError):
+            lease = (await self._cluster.client.request("GET", self._lease, deadline=3.0)).json()
+            holder = lease["spec"].get("holderIdentity") or ""
+            for slot in self.slots:
+                if slot.processes and holder.startswith(f"{slot.now.name}_"):
+                    self._leader = slot
+        return self._leader
+
+    async def chosen(self, target: str) -> list[Slot]:
+        """The slots that a fault is aimed at: leader, standby (one), all."""
+        if target == "all":
+            return self.slots
+        leader = await self.leader() or self.slots[0]
+        if target == "leader":
+            return [leader]
+        return [slot for slot in self.slots if slot is not leader][:1]
+
+    def process_of(self, credential: str) -> str:
+        """The process that a token was issued to, "" if to none."""
+        return next(
+            (s.credentials[credential] for s in self.slots if credential in s.credentials), ""
+        )
+
+    def processes(self) -> list[Process]:
+        """All processes there were."""
+        return [process for slot in self.slots for process in slot.processes]
+
+
+def _claims(token: str) -> dict[str, str]:
+    payload = token.split(".")[1]
+    claims: dict[str, str] = json.loads(
+        base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
+    )
+    return claims
