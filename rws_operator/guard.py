@@ -6,29 +6,29 @@ What the thread waits for, and what follows (`process` has the whole list of end
                         that this may take, at most
     second signal       the work is cancelled, on the loop; the process ends in CUT_SECONDS at most
     the Lease is lost   at LOST_SECONDS the process ends if a controller, or a handler it left, is
-                        at work still; else before the Lease expires
+                        at work still; else before the Lease expires, and at once if it has
     the loop is dead    it answers nothing for DEAD_SECONDS: the process ends
     the work is over    the process ends in EXIT_SECONDS at most, and at once at a signal
 
 Invariants: nothing here waits for the loop, or for who reads the log, for more than a fraction of a
-second. A signal's handler only puts it into a queue, which is safe wherever it interrupts.
+second. No error ends the watching, and no end needs another thread but for its last words.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
-import queue
 import signal
 import threading
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
-from rws_operator.log import log_in_time
-from rws_operator.whereabouts import stack_of
+from rws_operator.log_in_time import in_time, log_in_time
+from rws_operator.signals import Signals
+from rws_operator.whereabouts import is_debugged, stack_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ EXIT_SECONDS = 2.0
 """How long a process whose work is over may take to end by itself."""
 
 _WATCH_SECONDS = 0.1
-_TELL_SECONDS = 0.4  # what the last words may take
+_TELL_SECONDS = 0.6  # what the last words may take
 _FLUSH_SECONDS = 0.1  # of these
 
 
@@ -64,11 +64,6 @@ class Guarded(Protocol):
         ...
 
     @property
-    def expiry_seconds(self) -> float:
-        """How long after it may not write any more its Lease expires."""
-        ...
-
-    @property
     def blocked_seconds(self) -> float:
         """How long its event loop has answered nothing."""
         ...
@@ -76,13 +71,22 @@ class Guarded(Protocol):
     def stop(self) -> None:
         """Ask it to end well; called on the loop."""
 
-    def has_lost_lease(self) -> bool:
-        """Whether it may not write any more."""
+    def expires_in(self) -> float | None:
+        """Seconds until a Lease that it lost expires, less than 0 after that; None else."""
         ...
 
     def is_at_work(self) -> bool:
         """Whether a controller, or a handler it left behind, has not ended."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """When the process is ended, unless it has ended by itself, and what is said then."""
+
+    at: float
+    code: int
+    why: str
 
 
 class Guard:
@@ -99,10 +103,12 @@ class Guard:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_thread = 0
         self._cancel: Callable[[], object] | None = None
-        self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._signals: Signals | None = None
         self._received = 0
-        self._cut_at: float | None = None
+        self._ends: list[_End] = []
+        self._lost_at: float | None = None
         self._code: int | None = None
+        self._failure = ""
         self._is_over = False
 
     def __enter__(self) -> Self:
@@ -121,35 +127,47 @@ class Guard:
             cancel: Cancels the work; called on the loop.
         """
         self._cancel = cancel
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda number, _: self._signals.put(number))
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        self._signals = Signals(numbers, wait_seconds=_WATCH_SECONDS)
 
     def leave(self, code: int) -> None:
         """The work is over: whatever hangs in this process does not keep it alive."""
         self._code = code
-        self._end_soon(code, EXIT_SECONDS, "its work is over, and something hangs in it")
+        why = f"its work is over, and it has not ended {EXIT_SECONDS:g} s later"
+        self._end_in(EXIT_SECONDS, code, why)
 
     def _watch(self) -> None:
         """Run in the thread."""
         while not self._is_over:
-            with suppress(queue.Empty):
-                self._heed(self._signals.get(timeout=_WATCH_SECONDS))
-            self._look()
+            try:
+                for name in self._wait():
+                    self._heed(name)
+                self._look()
+            except Exception as error:
+                self._tell_failure(error)
+                time.sleep(_WATCH_SECONDS)
+            self._end_if_due()
 
-    def _heed(self, number: int) -> None:
+    def _wait(self) -> list[str]:
+        """Wait for signals, but not long."""
+        if self._signals is not None:
+            return self._signals.wait()
+        time.sleep(_WATCH_SECONDS)
+        return []
+
+    def _heed(self, name: str) -> None:
+        """Do what a signal asks for."""
         self._received += 1
-        name = signal.Signals(number).name
         if self._code is not None:
-            self._end_soon(self._code, 0.0, f"{name} was received, and its work is over")
+            self._end(self._code, f"{name} was received, and its work is over")
         elif self._received == 1:
             self._on_loop(self._stop, name)
             seconds = self._program.stop_seconds + AFTER_DRAIN_SECONDS
-            self._end_soon(1, seconds, f"it has not stopped {seconds:g} s after {name}")
+            self._end_in(seconds, 1, f"it has not stopped {seconds:g} s after {name}")
         else:
             self._on_loop(self._cut, name)
-            self._end_soon(
-                1, CUT_SECONDS, f"{name} is the second signal, and something hangs in it"
-            )
+            why = f"it has not ended {CUT_SECONDS:g} s after {name}, the second signal"
+            self._end_in(CUT_SECONDS, 1, why)
 
     def _on_loop(self, function: Callable[..., object], *args: object) -> None:
         assert self._loop is not None
@@ -167,38 +185,49 @@ class Guard:
 
     def _look(self) -> None:
         """Look whether the program may go on."""
-        program = self._program
-        if self._dead_seconds is not None and program.blocked_seconds >= self._dead_seconds:
-            self._dead_seconds = None
-            self._end_soon(1, 0.0, "its event loop is dead")
-        if self._cut_at is None and program.has_lost_lease():
-            self._cut_at = time.monotonic() + LOST_SECONDS
-            seconds = program.expiry_seconds - _WATCH_SECONDS - _TELL_SECONDS
-            self._end_soon(1, seconds, "its Lease is lost, and expires")
-        elif self._cut_at is not None and time.monotonic() >= self._cut_at:
-            self._cut_at = math.inf
-            if program.is_at_work():
-                self._end_soon(1, 0.0, "its Lease is lost, and a handler hangs in it")
+        if self._dead_seconds is not None and self._program.blocked_seconds >= self._dead_seconds:
+            self._end(1, "its event loop is dead")
+        expires_in = self._program.expires_in()
+        if expires_in is None or is_debugged(self._loop_thread):
+            return
+        if expires_in <= _WATCH_SECONDS + _TELL_SECONDS:
+            self._end(1, "its Lease is lost, and expires")
+        now = time.monotonic()
+        if self._lost_at is None:
+            self._lost_at = now
+        elif now >= self._lost_at + LOST_SECONDS and self._program.is_at_work():
+            self._end(1, "its Lease is lost, and a handler hangs in it")
 
-    def _end_soon(self, code: int, seconds: float, why: str) -> None:
+    def _end_in(self, seconds: float, code: int, why: str) -> None:
         """Let the process live so many seconds at most."""
+        self._ends.append(_End(time.monotonic() + seconds, code, why))
 
-        def end() -> None:
-            try:
-                self._tell(why)
-            finally:
-                os._exit(code)
+    def _end_if_due(self) -> None:
+        first = min(self._ends, key=lambda end: end.at, default=None)
+        if first is not None and time.monotonic() >= first.at:
+            self._end(first.code, first.why)
 
-        timer = threading.Timer(max(0.0, seconds), end)
-        timer.daemon = True
-        timer.start()
+    def _end(self, code: int, why: str) -> None:
+        """End the process; it does not return."""
+        level = logging.ERROR if code else logging.WARNING
+        try:
+            in_time(_TELL_SECONDS, self._tell, level, why)
+        except RuntimeError:  # no thread can be started, and to read sources may take for ever
+            log_in_time(log, level, "ending the process: %s", why)
+        finally:
+            os._exit(code)
 
-    def _tell(self, why: str) -> None:
+    def _tell(self, level: int, why: str) -> None:
         """Say the process's last words."""
         stack = stack_of(self._loop_thread)
         message = "ending the process: %s; the event loop's thread is at\n%s"
-        log_in_time(log, logging.ERROR, message, why, stack)
-        # Not on this thread: whoever reads the log may be what hangs.
-        flushing = threading.Thread(target=logging.shutdown, daemon=True)
-        flushing.start()
-        flushing.join(_FLUSH_SECONDS)
+        log_in_time(log, level, message, why, stack)
+        with suppress(RuntimeError):  # not on this thread: whoever reads the log may be what hangs
+            in_time(_FLUSH_SECONDS, logging.shutdown)
+
+    def _tell_failure(self, error: Exception) -> None:
+        """Tell of what went wrong in the watching, once while it stays the same."""
+        if type(error).__name__ != self._failure:
+            self._failure = type(error).__name__
+            message = "the guard of the process failed, and goes on"
+            log_in_time(log, logging.ERROR, message, error=error)

@@ -8,8 +8,9 @@ time in which the thread itself was run counts: after a SIGSTOP, a suspended mac
 that holds all threads, the loop has had no more chance to answer than the thread to ask.
 
 Invariants: what blocks the loop is told within 2 s, even if the log's handlers wait for the loop.
-A loop that answers is never called blocked. (C code that keeps the interpreter's lock stops this
-thread as well; then it is the unanswered liveness probe that tells.)
+A loop that answers is never called blocked. No failure to tell ends the watching. (C code that
+keeps the interpreter's lock stops this thread as well; then it is the unanswered liveness probe
+that tells.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from rws_operator import metrics, whereabouts
-from rws_operator.log import log_in_time
+from rws_operator.log_in_time import log_in_time
 
 if TYPE_CHECKING:
     from rws_operator.whereabouts import Whereabouts
@@ -49,7 +50,8 @@ class Heartbeat:
         self._tick_seconds = tick_seconds
         self._block = _Block(blocked_seconds)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._loop_thread = self._depth = 0
+        self._loop_thread = 0
+        self._depth: int | None = None
         self._asked = 0.0
         self._answered: float | None = None
         self._stop = threading.Event()
@@ -94,13 +96,19 @@ class Heartbeat:
         before = self._asked
         while not self._stop.wait(self._tick_seconds):
             now = time.monotonic()
-            answered = self._answered
-            if answered is not None:
-                self._block.end(answered - before)
-                self._ask()
-            elif self._block.go_on(now - before):
-                self._block.tell(whereabouts.find(self._loop_thread, self._depth))
+            try:
+                self._tick(before, now)
+            except Exception as error:  # the watching goes on
+                self._block.tell_failure(error)
             before = now
+
+    def _tick(self, before: float, now: float) -> None:
+        answered = self._answered
+        if answered is not None:
+            self._ask()
+            self._block.end(answered - before)
+        elif self._block.go_on(now - before):
+            self._block.tell(whereabouts.find(self._loop_thread, self._depth))
 
 
 class _Block:
@@ -135,15 +143,25 @@ class _Block:
             **_context(at, self.seconds),
         )
 
+    def tell_failure(self, error: Exception) -> None:
+        """Tell that it could not be told where the loop stands, as seldom as that."""
+        if self.seconds:
+            self._tell_at = 2 * self.seconds
+        log_in_time(
+            log,
+            logging.WARNING,
+            "can't tell where the event loop stands",
+            error=error,
+            blocked_seconds=round(self.seconds, 1),
+        )
+
     def end(self, seconds: float) -> None:
         """The loop has answered, so many seconds after time was counted last."""
-        if self._told is not None:
-            took = self.seconds + max(0.0, seconds)
-            metrics.loop_blocked_seconds.labels(self._told.function).observe(took)
-            log_in_time(
-                log, logging.WARNING, "the event loop runs again", **_context(self._told, took)
-            )
+        told, took = self._told, self.seconds + max(0.0, seconds)
         self.seconds, self._told, self._tell_at = 0.0, None, self._tell_seconds
+        if told is not None:
+            metrics.loop_blocked_seconds.labels(told.function).observe(took)
+            log_in_time(log, logging.WARNING, "the event loop runs again", **_context(told, took))
 
 
 def _context(at: Whereabouts, seconds: float) -> dict[str, object]:

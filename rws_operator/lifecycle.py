@@ -118,7 +118,7 @@ class Lifecycle:
         self._ending = asyncio.Event()
         self._failures: list[Exception] = []
         self._controllers: list[asyncio.Task[None]] = []
-        self._led = self._releasing = False
+        self._led = self._is_done_leading = False
 
     @property
     def http_port(self) -> int | None:
@@ -140,11 +140,17 @@ class Lifecycle:
         return self._leading.is_set()
 
     def has_lost_lease(self) -> bool:
-        """Whether it led, and may not write any more although it did not release the Lease."""
-        elector = self._elector
-        return (
-            elector is not None and self._led and not self._releasing and not elector.fence.is_open
-        )
+        """Whether it led, and may not write any more although it was not done."""
+        return self.expires_in() is not None
+
+    def expires_in(self) -> float | None:
+        """Seconds until a Lease that was lost expires, less than 0 after that; None else."""
+        if self._election is None or self._elector is None:
+            return None
+        closed_seconds = self._elector.fence.closed_seconds
+        if not self._led or self._is_done_leading or closed_seconds is None:
+            return None
+        return self._election.timing.expiry_seconds - closed_seconds
 
     def is_at_work(self) -> bool:
         """Whether a controller, or a handler that one left behind, has not ended."""
@@ -229,19 +235,22 @@ class Lifecycle:
         support.append(tasks.create_task(self._lead()))
         self._controllers = [self._start(tasks, each.name, each.run) for each in self._runnables]
         leaving = tasks.create_task(self._leave())
+        flush_seconds = FLUSH_SECONDS
         try:
             await self._ending.wait()
             health.drain()
             await self._drain()
         except asyncio.CancelledError:
             leaving.cancel()
+            flush_seconds = 0.0  # whoever cancels does not wait long
             raise
         finally:
             await self._cut()
             await self._release()
             if not self._is_lost():
-                await recorder.flush(FLUSH_SECONDS)
+                await recorder.flush(flush_seconds)
             await asyncio.wait([leaving])
+            self._is_done_leading = not self.has_lost_lease()
             await _cancel(support)
             await _cancel(serving)
 
@@ -306,8 +315,7 @@ class Lifecycle:
 
     async def _leave_soon(self, webhooks: WebhookService) -> None:
         """The same before the lost Lease expires."""
-        assert self._election is not None
-        left = self._election.timing.expiry_seconds - _AFTER_LEAVE_SECONDS
+        left = max(0.0, (self.expires_in() or 0.0) - _AFTER_LEAVE_SECONDS)
         lag = min(self._lag_seconds, max(0.0, left - _CALLS_SECONDS))
         await asyncio.sleep(lag)
         await webhooks.close(left - lag)
@@ -323,7 +331,7 @@ class Lifecycle:
         if busy := self._at_work():
             log.warning("the Lease is not released: something hangs", extra={"in": busy})
             return
-        self._releasing = True
+        self._is_done_leading = True
         await self._elector.release()
 
     def _at_work(self) -> list[str]:

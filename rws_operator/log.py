@@ -10,13 +10,11 @@ from `extra={...}` of one call. Invariant: what looks like a credential never le
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
 import re
 import sys
-import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -32,8 +30,6 @@ else:
 
 LEVELS = ("debug", "info", "warning", "error")
 
-_LOG_SECONDS = 0.2  # how long a line that must come out may take,
-_WRITE_SECONDS = 0.1  # and then, to standard error
 _HIDDEN = "***"
 _SECRET_KEY = re.compile(
     r"token|password|passwd|secret_?data|authorization|private_?key|api_?key|credential", re.I
@@ -106,52 +102,6 @@ def configure(
     handler.setFormatter(_FORMATTERS[format](handler.stream))
     root.addHandler(handler)
     root.setLevel(level.upper())
-
-
-def log_in_time(
-    log: logging.Logger, level: int, message: str, /, *args: object, **context: object
-) -> None:
-    """Log what must come out now, whatever state the event loop and the log are in.
-
-    A handler may wait for the loop, which is blocked, or for a reader who hangs. So the line is
-    written straight to standard error too, unless it was seen to be handled by a handler that
-    writes to a stream itself. Takes a fraction of a second at most.
-
-    Args:
-        log: The logger.
-        level: The line's.
-        message: Constant text, with places for `args`.
-        *args: Its values.
-        **context: Key and value pairs.
-    """
-    if not log.isEnabledFor(level):
-        return
-    record = log.makeRecord(log.name, level, "", 0, message, args, None, extra={"context": context})
-    handling = threading.Thread(target=log.handle, args=(record,), daemon=True)
-    handling.start()
-    handling.join(_LOG_SECONDS)
-    if handling.is_alive() or not _writes_to_stream(log, level):
-        writing = threading.Thread(target=_write_plainly, args=(record,), daemon=True)
-        writing.start()
-        writing.join(_WRITE_SECONDS)
-
-
-def _writes_to_stream(log: logging.Logger, level: int) -> bool:
-    """Whether one of the handlers does; without any, `logging` itself does."""
-    handlers: list[logging.Handler] = []
-    logger: logging.Logger | None = log
-    while logger is not None:
-        handlers += logger.handlers
-        logger = logger.parent if logger.propagate else None
-    return not handlers or any(
-        isinstance(handler, logging.StreamHandler) and level >= handler.level
-        for handler in handlers
-    )
-
-
-def _write_plainly(record: logging.LogRecord) -> None:
-    with contextlib.suppress(OSError):
-        os.write(2, (TextFormatter().format(record) + "\n").encode(errors="replace"))
 
 
 class _Handler(logging.StreamHandler[TextIO]):

@@ -471,11 +471,6 @@ class Operator:
         longer = max(0.0, self._declaration.call_seconds - TIMEOUT_SECONDS)
         return max(self.drain_seconds, self.lag_seconds) + longer
 
-    @property
-    def expiry_seconds(self) -> float:
-        """How long after this replica may not write any more its Lease expires; 0 without one."""
-        return self._election.timing.expiry_seconds if self._election is not None else 0.0
-
     async def run(
         self,
         *,
@@ -487,7 +482,8 @@ class Operator:
     ) -> None:
         """Run everything until `stop` is called, or something ends that must not.
 
-        A cancellation cuts running reconciles short; the Lease is released all the same.
+        A cancellation cuts running reconciles short and drops events that wait; the Lease is
+        released all the same.
 
         Args:
             http_port: Serve metrics and probes on this port; 0 for any free one, None for none.
@@ -585,8 +581,18 @@ class Operator:
         )
 
     def has_lost_lease(self) -> bool:
-        """Whether this replica led and may not write any more; any thread may ask."""
+        """Whether this replica led and may not write any more; any thread may ask.
+
+        Not after a clean stop, which ends what it led.
+        """
         return self._lifecycle is not None and self._lifecycle.has_lost_lease()
+
+    def expires_in(self) -> float | None:
+        """Seconds until the Lease that this replica lost expires; any thread may ask.
+
+        Less than 0 after that, None as long as `has_lost_lease` is false.
+        """
+        return self._lifecycle.expires_in() if self._lifecycle is not None else None
 
     @property
     def blocked_seconds(self) -> float:

@@ -15,12 +15,17 @@ the loop itself is blocked):
                        else                  before it expires              1
     the loop is dead                         within 20 s                    1
 
-Each of them holds whatever came before, so the earliest counts; each takes up to half a second more
-where the log is not read. Before a lost Lease expires nobody else leads, unless it was taken by
-force: until then webhooks are answered, as at a clean stop, and what nobody can see from here, e.g.
-a thread that a handler started, may go on. A handler that hangs must not go on beside those of the
-next leader. A dead loop answers neither webhooks nor probes, with or without an election, and the
-kubelet would take half a minute to find out and as long again to end it.
+Each of them holds whatever came before, so the earliest counts; each takes up to 0.6 s more where
+the log is not read. None holds while C code keeps the interpreter's lock, which stops every thread:
+there the liveness probe has to do.
+
+After a second signal, a Lease that is not released in CUT_SECONDS expires. Before a lost Lease
+expires nobody else leads, unless it was taken by force: until then webhooks are answered, as at a
+clean stop, and what nobody can see from here, e.g. a thread that a handler started, may go on. A
+process that was stopped until after that ends as soon as it goes on. A handler that hangs must not
+go on beside those of the next leader; one that a debugger holds does not go on, so that it may lose
+the Lease and stay. A dead loop answers neither webhooks nor probes, with or without an election,
+and the kubelet would take half a minute to find out and as long again to end it.
 
 `dev` uses the guard alone: there the fork server kills what does not stop, and no loop is dead,
 since somebody may look into it with a debugger.

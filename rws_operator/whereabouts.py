@@ -51,14 +51,16 @@ def depth() -> int:
     return len(_frames(sys._getframe(1))) - 1
 
 
-def find(thread: int, depth: int) -> Whereabouts | None:
+def find(thread: int, depth: int | None) -> Whereabouts | None:
     """Where a thread with an event loop stands; None if nothing on the loop runs just now.
 
     Args:
         thread: Its identifier.
-        depth: How deep a callback of its loop is.
+        depth: How deep a callback of its loop is; None if that is not known, but one runs.
     """
     frames = _frames(sys._current_frames().get(thread))
+    if depth is None:
+        depth = _depth_of_callback(frames)
     called = frames[depth:]
     if not called:
         return None
@@ -69,8 +71,14 @@ def find(thread: int, depth: int) -> Whereabouts | None:
         place=f"{frame.f_code.co_filename}:{frame.f_lineno}",
         about=_about(frames[depth - 1]) if depth else {},
         stack=_text(called),
-        is_debugged=any(_package(frame) in _DEBUGGERS for frame in called),
+        is_debugged=_has_debugger(called),
     )
+
+
+def is_debugged(thread: int) -> bool:
+    """Whether a debugger holds what a thread's event loop runs."""
+    frames = _frames(sys._current_frames().get(thread))
+    return _has_debugger(frames[_depth_of_callback(frames) :])
 
 
 def stack_of(thread: int) -> str:
@@ -82,9 +90,26 @@ def _frames(innermost: FrameType | None) -> list[FrameType]:
     return [frame for frame, _ in traceback.walk_stack(innermost)][::-1] if innermost else []
 
 
+def _depth_of_callback(frames: list[FrameType]) -> int:
+    """Behind asyncio's innermost call; 0 without any."""
+    return max((n for n, frame in enumerate(frames, 1) if _package(frame) == "asyncio"), default=0)
+
+
+def _has_debugger(called: list[FrameType]) -> bool:
+    return any(_package(frame) in _DEBUGGERS for frame in called)
+
+
 def _text(frames: list[FrameType]) -> str:
-    lines = traceback.StackSummary.extract((frame, frame.f_lineno) for frame in frames).format()
+    places = [(frame, frame.f_lineno) for frame in frames]
+    try:
+        lines = traceback.StackSummary.extract(places).format()
+    except Exception:  # a module's loader, which is asked for its source, may raise anything
+        lines = [_place(frame, line) for frame, line in places]
     return "".join(lines).rstrip()
+
+
+def _place(frame: FrameType, line: int) -> str:
+    return f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_name}\n'
 
 
 def _package(frame: FrameType) -> str:

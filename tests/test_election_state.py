@@ -280,6 +280,24 @@ def test_the_fence_follows_its_clock_alone() -> None:
         fence.check()
 
 
+def test_the_fence_knows_for_how_long_it_is_closed() -> None:
+    """From its deadline or from the call that closed it, not from when somebody asks."""
+    now = [0.0]
+    fence = LeaseFence(lambda: now[0])
+    assert fence.closed_seconds is None
+    fence.open_until(10)
+    assert fence.closed_seconds is None
+    now[0] = 3600.0
+    assert fence.closed_seconds == 3590
+    fence.close("the renew deadline has passed")
+    assert fence.closed_seconds == 3590
+    taken = LeaseFence(lambda: now[0])
+    taken.open_until(3610)
+    taken.close("taken by force")
+    now[0] = 3601.0
+    assert taken.closed_seconds == 1
+
+
 # --- the wire -------------------------------------------------------------------------------------
 
 

@@ -105,6 +105,60 @@ async def test_a_callback_is_named_without_a_task(caplog: pytest.LogCaptureFixtu
     assert contexts(caplog, BLOCKED)[0]["function"] == f"{HERE}block_the_loop"
 
 
+async def test_a_block_straight_at_the_start_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Before the loop has answered once."""
+    with quick():
+        block_the_loop(0.5)
+        await eventually(2, lambda: "runs again" in caplog.text)
+    function = f"{HERE}{test_a_block_straight_at_the_start_is_named.__name__}"
+    assert contexts(caplog, BLOCKED)[0]["function"] == function
+
+
+async def test_a_look_that_fails_does_not_end_the_watching(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told, as seldom as a block is; time is counted on, and the next block is named."""
+
+    def fail(*_: object) -> None:
+        raise KeyError("a bug")
+
+    with quick() as heartbeat:
+        await asyncio.sleep(0.1)
+        with monkeypatch.context() as broken:
+            broken.setattr("rws_operator.heartbeat.whereabouts.find", fail)
+            block_the_loop(0.7)
+            assert heartbeat.blocked_seconds > 0.4
+        assert heartbeat.check() is None
+        told = contexts(caplog, "can't tell where the event loop stands")
+        assert 1 <= len(told) <= 3
+        assert repr(told[0]["error"]) == "KeyError('a bug')"
+        await asyncio.sleep(0.1)
+        block_the_loop(0.5)
+        await eventually(2, lambda: "runs again" in caplog.text)
+    assert contexts(caplog, BLOCKED)
+
+
+async def test_a_module_whose_source_cannot_be_read_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its loader may raise anything; function, file and line are known all the same."""
+
+    class Loader:
+        """Stands for one that lost its archive."""
+
+        def get_source(self, name: str) -> str:
+            """Raise something."""
+            raise ZeroDivisionError(name)
+
+    namespace: dict[str, Any] = {"__name__": "packed", "__loader__": Loader(), "time": time}
+    exec(compile("def rest(): time.sleep(0.5)", "packed.py", "exec"), namespace)
+    with quick():
+        await asyncio.sleep(0.1)
+        namespace["rest"]()
+        await eventually(2, lambda: "runs again" in caplog.text)
+    assert 'File "packed.py", line 1, in rest' in caplog.text
+
+
 async def test_a_busy_loop_shows_in_the_lag_and_is_not_called_blocked(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -184,6 +238,23 @@ async def test_it_is_told_even_if_the_log_needs_the_loop(
         log.propagate = True
     assert BLOCKED in told
     assert "block_the_loop(0.9)" in told
+
+
+async def test_it_is_told_even_if_no_thread_can_be_had(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handlers may have used them up."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with quick() as heartbeat:
+        await asyncio.sleep(0.1)
+        monkeypatch.setattr(threading.Thread, "start", fail)
+        block_the_loop(0.9)
+        told = capfd.readouterr().err
+        assert heartbeat.check() is None
+    assert BLOCKED in told
 
 
 async def test_the_runtimes_own_log_is_told_once(capfd: pytest.CaptureFixture[str]) -> None:

@@ -166,8 +166,11 @@ class Loop:
 
     @property
     def left_behind(self) -> int:
-        """How many runs are still at work; more than 0 after `run` only if handlers hang."""
-        return sum(not task.done() for task in self._tasks)
+        """How many runs are still at work; more than 0 after `run` only if handlers hang.
+
+        Any thread may ask, so runs end meanwhile.
+        """
+        return sum(not task.done() for task in list(self._tasks))
 
     async def _may_start(self) -> None:
         await self._environment.informers.wait_synced(self._watched)

@@ -7,6 +7,7 @@ Once closed it stays closed.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -45,11 +46,22 @@ class LeaseFence:
         self._clock = clock
         self._until: float | None = None
         self._closed: str | None = None
+        self._closed_at = math.inf
 
     @property
     def is_open(self) -> bool:
         """Whether a write may start now."""
         return self._closed is None and self._until is not None and self._clock() < self._until
+
+    @property
+    def closed_seconds(self) -> float | None:
+        """For how long no write may start any more; None while one may, and before the first.
+
+        By the fence's clock, so a process that was stopped meanwhile learns it all the same.
+        """
+        if self._until is None or self.is_open:
+            return None
+        return self._clock() - min(self._until, self._closed_at)
 
     def check(self) -> None:
         """Return if a write may start now.
@@ -71,4 +83,5 @@ class LeaseFence:
     def close(self, reason: str) -> None:
         """Refuse every write from now on."""
         if self._closed is None:
+            self._closed_at = self._clock()  # before what other threads look at first
             self._closed = reason

@@ -74,3 +74,20 @@ async def test_no_worker_rests_while_anything_is_ready() -> None:
     assert ended[-1] - began == pytest.approx(OBJECTS * SECONDS / WORKERS)
     loop._environment.stopping.set()
     await task
+
+
+async def test_other_threads_may_ask_what_is_left_behind() -> None:
+    """Runs end while they count: here each that is looked at does."""
+
+    class Ending:
+        """Stands for the task of a run."""
+
+        def done(self) -> bool:
+            """The loop goes on at this very moment."""
+            loop._tasks.popitem()
+            return False
+
+    loop = loop_over({}, None)
+    tasks: Any = {Ending(): None, Ending(): None}
+    loop._tasks = tasks
+    assert loop.left_behind == 2
