@@ -14,9 +14,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-COMPLETE: Final = False
-"""Whether each behaviour must have a test on the real API server; else those without are listed."""
-
 
 class Behaviour(NamedTuple):
     """What is promised.
