@@ -33,6 +33,7 @@ from tests.chaos.records import Recorder
 
 if TYPE_CHECKING:
     from tests.chaos.kinds import Trouble
+    from tests.chaos.records import Work
 
 FOLDER = Path(os.environ["CHAOS_FOLDER"])
 DEADLINE_SECONDS = 12.0
@@ -53,10 +54,10 @@ class Troubled(Exception):
     """What a handler raises because its object's spec asks for it."""
 
 
-def take_trouble(obj: Brook | Canal) -> Trouble | None:
-    """The trouble that this run is to have: so many of the first runs of a spec, in any replica."""
+def take_trouble(obj: Brook | Canal, work: Work) -> Trouble | None:
+    """The trouble that this run is to have: so many of the first ones of a spec, in any replica."""
     trouble = obj.spec.trouble
-    if trouble is None:
+    if trouble is None or trouble.work != work:
         return None
     for turn in range(trouble.times):
         try:
@@ -71,7 +72,7 @@ def take_trouble(obj: Brook | Canal) -> Trouble | None:
 async def reconcile_brook(brook: Brook, ctx: Context) -> Action | None:
     """Bring about children and status."""
     with records.run("reconcile", brook):
-        await trouble_loop(take_trouble(brook))
+        await trouble_loop(take_trouble(brook, "reconcile"))
         text, size = brook.spec.text, brook.spec.size
         for child in config_maps("Brook", brook.metadata.name, text, size):
             await ctx.apply_owned(brook, child)
@@ -86,7 +87,7 @@ async def reconcile_brook(brook: Brook, ctx: Context) -> Action | None:
 def reconcile_canal(canal: Canal, ctx: BlockingContext) -> Action | None:
     """Bring about the same, in a thread."""
     with records.run("reconcile", canal):
-        trouble_thread(take_trouble(canal))
+        trouble_thread(take_trouble(canal, "reconcile"))
         text, size = canal.spec.text, canal.spec.size
         for child in config_maps("Canal", canal.metadata.name, text, size):
             ctx.apply_owned(canal, child)
@@ -101,7 +102,7 @@ def reconcile_canal(canal: Canal, ctx: BlockingContext) -> Action | None:
 async def cleanup_brook(brook: Brook, ctx: Context) -> Action | None:
     """Take a moment, and sometimes fail; what there is to clean up is the record itself."""
     with records.run("cleanup", brook):
-        await trouble_loop(take_trouble(brook))
+        await trouble_loop(take_trouble(brook, "cleanup"))
         await asyncio.sleep(0.02)
     return None
 
@@ -110,7 +111,7 @@ async def cleanup_brook(brook: Brook, ctx: Context) -> Action | None:
 def cleanup_canal(canal: Canal, ctx: BlockingContext) -> Action | None:
     """The same, in a thread."""
     with records.run("cleanup", canal):
-        trouble_thread(take_trouble(canal))
+        trouble_thread(take_trouble(canal, "cleanup"))
         time.sleep(0.02)
     return None
 
