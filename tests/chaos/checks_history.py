@@ -24,15 +24,17 @@ _CLOCK_SECONDS = 0.005
 
 @dataclass
 class Excused:
-    """Writes that were received late without a fault of their process.
+    """What is no fault of the process it came from.
 
     Attributes:
-        caught: By SIGSTOP, between the fence's check and the socket: one a stop.
-        held: On the way: in time at the gate, and let through late.
+        caught: Late writes that SIGSTOP caught between check and socket, one a stop.
+        held: Late writes that were in time at the gate, which let them through late.
+        overtaken: Finalizers that came too late for a deletion under way (see `check_cleanups`).
     """
 
     caught: list[Write] = field(default_factory=list)
     held: list[Write] = field(default_factory=list)
+    overtaken: list[Write] = field(default_factory=list)
 
 
 def check_fence(history: History, excused: Excused) -> list[str]:
@@ -130,22 +132,30 @@ def check_leaders(history: History) -> list[str]:
     return complaints
 
 
-def check_cleanups(history: History, living: set[str]) -> list[str]:
+def check_cleanups(history: History, living: set[str], excused: Excused) -> list[str]:
     """Every deletion was cleaned up, and the finalizer removed after a success, never before.
+
+    One is excused: the API server looks for finalizers once as it begins to delete. If there are
+    none it deletes the object, although it gets one meanwhile and the patch is answered by 200.
 
     Args:
         history: The facts.
         living: The uids of the objects that are there at the end.
+        excused: Is added to.
     """
     cleanups: dict[str, list[Run]] = defaultdict(list)
     for run in history.runs:
         if run.work == "cleanup":
             cleanups[run.uid].append(run)
-    complaints = [
-        f"{_name(history, uid)} is gone and was never cleaned up"
-        for uid in sorted(_finalized(history) - living)
-        if not any(run.succeeded for run in cleanups[uid])
-    ]
+    overtaken = {write.uid: write for write in _overtaken(history)}
+    complaints = []
+    for uid in sorted(_finalized(history) - living):
+        if any(run.succeeded for run in cleanups[uid]):
+            continue
+        if uid in overtaken:
+            excused.overtaken.append(overtaken[uid])
+        else:
+            complaints.append(f"{_name(history, uid)} is gone and was never cleaned up")
     for write in history.writes:
         if write.removes_finalizer and write.succeeded:
             complaints += _removal(write, cleanups[write.uid])
@@ -156,6 +166,16 @@ def _finalized(history: History) -> set[str]:
     """The uids of all objects that carried the finalizer, or had a run, before which it is put."""
     added = {write.uid for write in history.writes if write.adds_finalizer and write.succeeded}
     return added | {run.uid for run in history.runs}
+
+
+def _overtaken(history: History) -> list[Write]:
+    """The writes that added a finalizer while a deletion that saw none was under way."""
+    removals = {removal.uid: removal.received for removal in history.removals}
+    return [
+        write
+        for write in history.writes
+        if write.adds_finalizer and removals.get(write.uid, float("inf")) <= write.answered
+    ]
 
 
 def _removal(write: Write, cleanups: list[Run]) -> list[str]:

@@ -38,6 +38,7 @@ class Write:
         code: The answered status.
         arrived: When it came to the gate, so soon after it left the process.
         received: When it came to the API server.
+        answered: When that had done it.
         has_precondition: Whether it holds only for the very object that it was decided on.
         removes_finalizer: Whether it leaves our finalizer out.
         adds_finalizer: Whether it has it in.
@@ -51,6 +52,7 @@ class Write:
     code: int
     arrived: float
     received: float
+    answered: float
     has_precondition: bool = False
     removes_finalizer: bool = False
     adds_finalizer: bool = False
@@ -62,6 +64,19 @@ class Write:
 
     def __str__(self) -> str:
         return f"{self.process}: {self.verb} {self.resource} {self.object} ({self.code})"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A foreign deletion that the API server did at once, for it saw no finalizer.
+
+    Attributes:
+        uid: The object's.
+        received: When the request came.
+    """
+
+    uid: str
+    received: float
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,7 @@ class History:
     Attributes:
         writes: What passes the fence, in the order in which it was received.
         renewals: In that order, too.
+        removals: In that order, too.
         runs: What processes told.
         processes: From start to end.
         rest: When the rest began and ended.
@@ -87,6 +103,7 @@ class History:
 
     writes: list[Write] = field(default_factory=list)
     renewals: list[Renewal] = field(default_factory=list)
+    removals: list[Removal] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     rest: tuple[float, float] = (0.0, 0.0)
@@ -152,6 +169,8 @@ def read_history(
     arrived = {request.audit_id: request.at + clock_offset for request in requests}
     for entry in sorted(entries, key=lambda entry: entry.received):
         process = process_of.get(entry.credential)
+        if process is None and entry.verb == "delete" and _was_done_at_once(entry):
+            history.removals.append(Removal(entry.uid, entry.received))
         if process is None or not entry.is_write:
             continue
         if entry.resource == "leases" and entry.succeeded and _holder(entry).startswith(process):
@@ -178,6 +197,7 @@ def _write(entry: AuditEntry, process: str, arrived: float) -> Write:
         code=entry.code,
         arrived=arrived,
         received=entry.received,
+        answered=entry.answered,
         has_precondition=bool(
             metadata.get("resourceVersion")
             or (request.get("preconditions") or {}).get("uid")
@@ -186,6 +206,11 @@ def _write(entry: AuditEntry, process: str, arrived: float) -> Write:
         removes_finalizer=about and finalizers is not None and FINALIZER not in finalizers,
         adds_finalizer=about and finalizers is not None and FINALIZER in finalizers,
     )
+
+
+def _was_done_at_once(entry: AuditEntry) -> bool:
+    """Whether the object was gone with the answer, which then is no object but a Status."""
+    return entry.succeeded and (entry.response or {}).get("kind") == "Status"
 
 
 def _holder(entry: AuditEntry) -> str:

@@ -179,7 +179,7 @@ class _Run:
         slots = self.replicas.slots
         process_of = {k: v for slot in slots for k, v in slot.credentials.items()}
         return read_history(
-            log.entries(user=_USER),
+            log.entries(where=lambda entry: entry.user == _USER or entry.verb == "delete"),
             [request for slot in slots for request in slot.gate.requests],
             time.time() - asyncio.get_running_loop().time(),
             process_of,
@@ -215,7 +215,7 @@ def _check(history: History, state: State) -> Report:
         "fence": checks_history.check_fence(history, excused),
         "single_runs": checks_history.check_single_runs(history),
         "leaders": checks_history.check_leaders(history),
-        "cleanups": checks_history.check_cleanups(history, living),
+        "cleanups": checks_history.check_cleanups(history, living, excused),
         "rest": checks_history.check_rest(history),
         "exits": checks_history.check_exits(history),
     }
@@ -224,5 +224,6 @@ def _check(history: History, state: State) -> Report:
         {
             "late writes, caught by SIGSTOP": [str(write) for write in excused.caught],
             "late writes, held by the gate": len(excused.held),
+            "finalizers overtaken by a deletion": [str(write) for write in excused.overtaken],
         },
     )
