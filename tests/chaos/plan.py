@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EDITS_PER_OBJECT_AND_MINUTE = 1.5
+CALM_SECONDS = 25.0
+"""So long the edits go on when the faults are over: each new leader looks at everything, and so
+mends what the one before forgot, but nothing mends what the last one forgets."""
+
 CATCH_AT_WORK = ("freeze", "kill", "refuse_connections", "refuse")
 BUNCH, BUNCH_SECONDS = 25, 0.5
 """So many objects are edited just before a leader meets one of these, which is then at work."""
@@ -58,7 +62,7 @@ class Plan:
 
     Attributes:
         seed: What it was drawn from.
-        seconds: How long.
+        seconds: How long there are faults.
         edits: Of each object, by kind and name, in order.
         faults: In order.
     """
@@ -94,7 +98,7 @@ def draw(seed: int, seconds: float, objects: int) -> Plan:
     random_ = random.Random(seed)
     names = [("Brook" if number % 2 else "Canal", f"o{number:03}") for number in range(objects)]
     counter = count(1)
-    edits = {name: _edits(random_, seconds, counter) for name in names}
+    edits = {name: _edits(random_, seconds + CALM_SECONDS, counter) for name in names}
     faults = deal(random_, seconds)
     for fault in faults:
         if fault.target == "leader" and fault.does in CATCH_AT_WORK:
