@@ -138,6 +138,7 @@ class _Run:
                 await asyncio.gather(*(slot.stop() for slot in self.replicas.slots))
         history = self._history(log, rest)
         report = _check(history, state)
+        report.complaints["edits"] = self.workload.undone
         report.complaints["logs"] = check_logs(self._logs())
         report.seen = {**self._seen(history), "converged after": converged, **report.seen}
         return report
