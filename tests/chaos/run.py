@@ -181,8 +181,6 @@ class _Run:
         process_of = {k: v for slot in slots for k, v in slot.credentials.items()}
         return read_history(
             log.entries(where=lambda entry: entry.user == _USER or entry.verb == "delete"),
-            [request for slot in slots for request in slot.gate.requests],
-            time.time() - asyncio.get_running_loop().time(),
             process_of,
             [process for slot in slots for process in slot.processes],
             self.folder / "runs.jsonl",
@@ -224,7 +222,7 @@ def _check(history: History, state: State) -> Report:
         complaints,
         {
             "late writes, caught by SIGSTOP": [str(write) for write in excused.caught],
-            "late writes, held by the gate": len(excused.held),
+            "late writes, held on the way": len(excused.held),
             "finalizers overtaken by a deletion": [str(write) for write in excused.overtaken],
         },
     )

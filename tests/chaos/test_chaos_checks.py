@@ -141,7 +141,7 @@ def write(at: float, **more: Any) -> Write:
         "object": "chaos/one",
         "uid": "u1",
         "code": 200,
-        "arrived": at,
+        "sent": at,
         "received": at,
         "answered": at + 0.1,
         "has_precondition": True,
@@ -174,32 +174,36 @@ def test_a_write_before_or_long_after_the_renewals_is_found(at: float) -> None:
 def test_one_write_a_stop_is_excused_and_counted() -> None:
     """Caught between check and send; the next was sent by a process that ought to know."""
     frozen = [(105.0, 120.0)]
-    caught, second = write(120.01), write(120.02)
+    caught, second = write(120.01, sent=104.9), write(120.02)
     excused = Excused()
     assert check_fence(fence([caught], frozen=frozen), excused) == []
-    assert excused.caught == [caught]
+    assert (excused.caught, excused.held) == ([caught], [])
     assert len(check_fence(fence([caught, second], frozen=frozen), Excused())) == 1
 
 
-def test_a_stop_excuses_nothing_that_was_late_before_it() -> None:
-    """A process that was stopped after its deadline had passed checked nothing in time."""
-    assert check_fence(fence([write(120.01)], frozen=[(113.0, 120.0)]), Excused())
-    assert check_fence(fence([write(119.9)], frozen=[(105.0, 120.0)]), Excused())
+def test_a_stop_excuses_nothing_that_was_sent_late() -> None:
+    """Whether its process was stopped afterwards, or before."""
+    for sent in (112.9, 120.001):
+        late = write(120.01, sent=sent)
+        assert len(check_fence(fence([late], frozen=[(113.0, 120.0)]), Excused())) == 1
 
 
-def test_a_write_that_the_gate_held_back_is_counted_apart() -> None:
-    """It left the process in time."""
-    held = write(125.0, arrived=105.0)
+@pytest.mark.parametrize("frozen", [[], [(95.0, 99.0)], [(106.0, 126.0)]])
+def test_a_write_that_was_held_on_the_way_is_counted_apart(
+    frozen: list[tuple[float, float]],
+) -> None:
+    """It was sent in time, and no stop lies between."""
+    held = write(125.0, sent=105.0)
     excused = Excused()
-    assert check_fence(fence([held]), excused) == []
-    assert excused.held == [held]
+    assert check_fence(fence([held], frozen=frozen), excused) == []
+    assert (excused.caught, excused.held) == ([], [held])
 
 
 @pytest.mark.parametrize(
     ("late", "frozen"),
     [
-        (write(120.01, has_precondition=False), [(105.0, 120.0)]),
-        (write(125.0, arrived=105.0, has_precondition=False), []),
+        (write(120.01, sent=104.9, has_precondition=False), [(105.0, 120.0)]),
+        (write(125.0, sent=105.0, has_precondition=False), []),
     ],
 )
 def test_a_late_write_that_holds_for_anything_is_found(

@@ -98,8 +98,6 @@ class World:
         slots = self.replicas.slots
         return read_history(
             self.log.entries(user=f"system:serviceaccount:{self.namespace}:{OPERATOR}"),
-            [request for slot in slots for request in slot.gate.requests],
-            time.time() - asyncio.get_running_loop().time(),
             {k: v for slot in slots for k, v in slot.credentials.items()},
             [process for slot in slots for process in slot.processes],
             self.folder / "runs.jsonl",
