@@ -177,12 +177,10 @@ class _Run:
         }
 
     def _history(self, log: AuditLog, rest: tuple[float, float]) -> History:
-        slots = self.replicas.slots
-        process_of = {k: v for slot in slots for k, v in slot.credentials.items()}
         return read_history(
             log.entries(where=lambda entry: entry.user == _USER or entry.verb == "delete"),
-            process_of,
-            [process for slot in slots for process in slot.processes],
+            self.replicas.credentials,
+            self.replicas.processes,
             self.folder / "runs.jsonl",
             rest,
         )
