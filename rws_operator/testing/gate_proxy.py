@@ -105,6 +105,8 @@ class Proxy:
             incoming.headers.get("User-Agent", ""),
             await incoming.read(),
         )
+        if own := incoming.headers.get("Audit-ID"):
+            request.audit_id = own
         self._began(request)
         exchange = Exchange(request, incoming)
         self.under_way.add(exchange)

@@ -27,7 +27,8 @@ class GateRequest:
         subresource: e.g. ``status``, or "".
         at: When it came, in the loop's seconds.
         status: The answered status; None before, and if none was.
-        audit_id: What the audit log calls it, if it was sent on: `AuditEntry.audit_id`.
+        audit_id: What the audit log calls it, if it was sent on: `AuditEntry.audit_id`. The
+            program's own, where it sent an Audit-ID header.
     """
 
     method: str

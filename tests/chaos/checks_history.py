@@ -18,53 +18,52 @@ if TYPE_CHECKING:
 
 RENEW_SECONDS = 10.0
 LATE_SECONDS = RENEW_SECONDS + 0.5
-_CLOCK_SECONDS = 0.005
-"""How far the gate's clock, which nobody sets, may be from that of the processes after minutes."""
 
 
 @dataclass
 class Excused:
-    """Writes that were received late without a fault of their process.
+    """What is no fault of the process it came from.
 
     Attributes:
-        caught: By SIGSTOP, between the fence's check and the socket: one a stop.
-        held: On the way: in time at the gate, and let through late.
+        caught: Late writes that SIGSTOP caught between check and socket, one a stop.
+        held: Late writes that were sent in time, and held on the way.
+        overtaken: Finalizers that came too late for a deletion under way (see `check_cleanups`).
     """
 
     caught: list[Write] = field(default_factory=list)
     held: list[Write] = field(default_factory=list)
+    overtaken: list[Write] = field(default_factory=list)
 
 
 def check_fence(history: History, excused: Excused) -> list[str]:
     """No fenced write was received later than 10.5 s after its process's last accepted renewal.
 
-    One that SIGSTOP caught between check and send is excused, one a stop: a second one must have
-    been checked after the process went on. So is one that the gate held back, as a network may.
-    Either must hold only for the object it was decided on.
+    One that was sent in time is excused: the process was stopped by SIGSTOP between the fence's
+    check and the socket (one a stop, for nothing runs beside it), or it was held on the way, as a
+    gate or a network does. Either must hold only for the object that it was decided on.
     """
     complaints = []
     renewals: dict[str, list[float]] = defaultdict(list)
     for renewal in history.renewals:
         renewals[renewal.process].append(renewal.received)
-    stops = {process.name: sorted(process.frozen) for process in history.processes}
+    stops = {process.name: process.frozen for process in history.processes}
     caught: set[tuple[str, float]] = set()
     for write in history.writes:
         times = renewals[write.process]
         if not _is_late(write.received, times):
             continue
-        if not _is_late(write.arrived, times):
-            excused.held.append(write)
-        elif (stop := _woken_from(write, stops.get(write.process, []), times)) is not None and (
-            write.process,
-            stop,
-        ) not in caught:
-            caught.add((write.process, stop))
-            excused.caught.append(write)
-        else:
-            complaints.append(f"{write} came {_age(write.received, times)} the last renewal")
+        if _is_late(write.sent, times):
+            age = _age(write.sent, times)
+            complaints.append(f"{write} was sent {age} the last renewal")
             continue
         if not write.has_precondition:
             complaints.append(f"{write} came late and holds for any object of that name")
+        stop = _caught_by(write, stops.get(write.process, []))
+        if stop is None or (write.process, stop) in caught:
+            excused.held.append(write)
+        else:
+            caught.add((write.process, stop))
+            excused.caught.append(write)
     return complaints
 
 
@@ -78,14 +77,11 @@ def _age(at: float, renewals: list[float]) -> str:
     return f"{at - renewals[before - 1]:.2f} s after" if before else "before"
 
 
-def _woken_from(
-    write: Write, stops: list[tuple[float, float]], renewals: list[float]
-) -> float | None:
-    """The stop that a write was caught by: it began in time, and the write came when it ended."""
-    for began, ended in reversed(stops):
-        if ended <= write.arrived:
-            return began if not _is_late(began, renewals) else None
-    return None
+def _caught_by(write: Write, stops: list[tuple[float, float]]) -> float | None:
+    """The beginning of the stop that a write was in the middle of; None if it was in none."""
+    return next(
+        (began for began, ended in stops if write.sent <= began and ended <= write.received), None
+    )
 
 
 def check_single_runs(history: History) -> list[str]:
@@ -130,22 +126,30 @@ def check_leaders(history: History) -> list[str]:
     return complaints
 
 
-def check_cleanups(history: History, living: set[str]) -> list[str]:
+def check_cleanups(history: History, living: set[str], excused: Excused) -> list[str]:
     """Every deletion was cleaned up, and the finalizer removed after a success, never before.
+
+    One is excused: the API server looks for finalizers once as it begins to delete. If there are
+    none it deletes the object, although it gets one meanwhile and the patch is answered by 200.
 
     Args:
         history: The facts.
         living: The uids of the objects that are there at the end.
+        excused: Is added to.
     """
     cleanups: dict[str, list[Run]] = defaultdict(list)
     for run in history.runs:
         if run.work == "cleanup":
             cleanups[run.uid].append(run)
-    complaints = [
-        f"{_name(history, uid)} is gone and was never cleaned up"
-        for uid in sorted(_finalized(history) - living)
-        if not any(run.succeeded for run in cleanups[uid])
-    ]
+    overtaken = {write.uid: write for write in _overtaken(history)}
+    complaints = []
+    for uid in sorted(_finalized(history) - living):
+        if any(run.succeeded for run in cleanups[uid]):
+            continue
+        if uid in overtaken:
+            excused.overtaken.append(overtaken[uid])
+        else:
+            complaints.append(f"{_name(history, uid)} is gone and was never cleaned up")
     for write in history.writes:
         if write.removes_finalizer and write.succeeded:
             complaints += _removal(write, cleanups[write.uid])
@@ -158,12 +162,22 @@ def _finalized(history: History) -> set[str]:
     return added | {run.uid for run in history.runs}
 
 
+def _overtaken(history: History) -> list[Write]:
+    """The writes that added a finalizer while a deletion that saw none was under way."""
+    removals = {removal.uid: removal.received for removal in history.removals}
+    return [
+        write
+        for write in history.writes
+        if write.adds_finalizer and removals.get(write.uid, float("inf")) <= write.answered
+    ]
+
+
 def _removal(write: Write, cleanups: list[Run]) -> list[str]:
-    own = [run for run in cleanups if run.process == write.process and run.started < write.arrived]
+    own = [run for run in cleanups if run.process == write.process and run.started < write.sent]
     if not own:
         return [f"{write}: the finalizer went without a cleanup in that process"]
     last = max(own, key=lambda run: run.started)
-    if last.ended is None or last.ended > write.arrived + _CLOCK_SECONDS or not last.succeeded:
+    if last.ended is None or last.ended > write.sent or not last.succeeded:
         return [f"{write}: the finalizer went before its cleanup had succeeded"]
     return []
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rws_operator.client.path import collection_path
 from tests.chaos.kinds import BOAT, CONFIG_MAP, FINALIZER, GROUP, OWNERS, PLURALS
-from tests.chaos.records import Run, read_runs
+from tests.chaos.records import Run, read_runs, read_sent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from rws_operator.client import Client
     from rws_operator.testing.audit import AuditEntry
-    from rws_operator.testing.gate import GateRequest
     from tests.chaos.replicas import Process
 
 UNFENCED = frozenset({"leases", "events"})
@@ -36,8 +35,9 @@ class Write:
         object: Namespace and name.
         uid: Of the object that was answered, or "".
         code: The answered status.
-        arrived: When it came to the gate, so soon after it left the process.
+        sent: When its process asked the fence, and handed it to the socket.
         received: When it came to the API server.
+        answered: When that had done it.
         has_precondition: Whether it holds only for the very object that it was decided on.
         removes_finalizer: Whether it leaves our finalizer out.
         adds_finalizer: Whether it has it in.
@@ -49,8 +49,9 @@ class Write:
     object: str
     uid: str
     code: int
-    arrived: float
+    sent: float
     received: float
+    answered: float
     has_precondition: bool = False
     removes_finalizer: bool = False
     adds_finalizer: bool = False
@@ -62,6 +63,19 @@ class Write:
 
     def __str__(self) -> str:
         return f"{self.process}: {self.verb} {self.resource} {self.object} ({self.code})"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A foreign deletion that the API server did at once, for it saw no finalizer.
+
+    Attributes:
+        uid: The object's.
+        received: When the request came.
+    """
+
+    uid: str
+    received: float
 
 
 @dataclass(frozen=True)
@@ -79,6 +93,7 @@ class History:
     Attributes:
         writes: What passes the fence, in the order in which it was received.
         renewals: In that order, too.
+        removals: In that order, too.
         runs: What processes told.
         processes: From start to end.
         rest: When the rest began and ended.
@@ -87,6 +102,7 @@ class History:
 
     writes: list[Write] = field(default_factory=list)
     renewals: list[Renewal] = field(default_factory=list)
+    removals: list[Removal] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
     rest: tuple[float, float] = (0.0, 0.0)
@@ -130,33 +146,31 @@ async def read_state(
 
 def read_history(
     entries: Sequence[AuditEntry],
-    requests: Sequence[GateRequest],
-    clock_offset: float,
     process_of: Mapping[str, str],
     processes: list[Process],
-    runs: Path,
+    told: Path,
     rest: tuple[float, float],
 ) -> History:
     """Put the facts together.
 
     Args:
         entries: The audit log's.
-        requests: All that came to the gates.
-        clock_offset: What makes a gate's time one since the epoch.
         process_of: Of each credential, the process that it was issued to.
         processes: All.
-        runs: The file that they told of runs.
+        told: The file of what they told.
         rest: When the rest began and ended.
     """
-    history = History(processes=processes, runs=read_runs(runs), rest=rest)
-    arrived = {request.audit_id: request.at + clock_offset for request in requests}
+    history = History(processes=processes, runs=read_runs(told), rest=rest)
+    sent = read_sent(told)
     for entry in sorted(entries, key=lambda entry: entry.received):
         process = process_of.get(entry.credential)
+        if process is None and entry.verb == "delete" and _was_done_at_once(entry):
+            history.removals.append(Removal(entry.uid, entry.received))
         if process is None or not entry.is_write:
             continue
         if entry.resource == "leases" and entry.succeeded and _holder(entry).startswith(process):
             history.renewals.append(Renewal(process, entry.received))
-        write = _write(entry, process, arrived.get(entry.audit_id, entry.received))
+        write = _write(entry, process, sent.get(entry.audit_id, entry.received))
         if entry.resource not in UNFENCED:
             history.writes.append(write)
         if rest[0] <= entry.received <= rest[1]:
@@ -164,7 +178,7 @@ def read_history(
     return history
 
 
-def _write(entry: AuditEntry, process: str, arrived: float) -> Write:
+def _write(entry: AuditEntry, process: str, sent: float) -> Write:
     request = entry.request or {}
     metadata = request.get("metadata") or {}
     finalizers = metadata.get("finalizers")
@@ -176,8 +190,9 @@ def _write(entry: AuditEntry, process: str, arrived: float) -> Write:
         object=f"{entry.namespace}/{entry.name}",
         uid=entry.uid,
         code=entry.code,
-        arrived=arrived,
+        sent=sent,
         received=entry.received,
+        answered=entry.answered,
         has_precondition=bool(
             metadata.get("resourceVersion")
             or (request.get("preconditions") or {}).get("uid")
@@ -186,6 +201,11 @@ def _write(entry: AuditEntry, process: str, arrived: float) -> Write:
         removes_finalizer=about and finalizers is not None and FINALIZER not in finalizers,
         adds_finalizer=about and finalizers is not None and FINALIZER in finalizers,
     )
+
+
+def _was_done_at_once(entry: AuditEntry) -> bool:
+    """Whether the object was gone with the answer, which then is no object but a Status."""
+    return entry.succeeded and (entry.response or {}).get("kind") == "Status"
 
 
 def _holder(entry: AuditEntry) -> str:

@@ -22,9 +22,10 @@ MARK = "mark"  # the field of a child that foreign writers spoil
 
 
 class Trouble(Model):
-    """What goes wrong in the first runs of a spec; an edit ends it."""
+    """What goes wrong in the first reconciles, or cleanups, of a spec; an edit ends it."""
 
     does: Literal["raise", "block", "hang"]
+    work: Literal["reconcile", "cleanup"] = "reconcile"
     seconds: float = 0
     times: int = 1
     number: int = 0  # tells one from the next

@@ -10,12 +10,25 @@ from __future__ import annotations
 
 import hashlib
 import random
+from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 from tests.chaos.deck import Fault, deal
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 EDITS_PER_OBJECT_AND_MINUTE = 1.5
+CALM_SECONDS = 25.0
+"""So long the edits go on when the faults are over: each new leader looks at everything, and so
+mends what the one before forgot, but nothing mends what the last one forgets."""
+
+CATCH_AT_WORK = ("freeze", "kill", "refuse_connections", "refuse")
+BUNCH, BUNCH_SECONDS = 25, 0.5
+"""So many objects are edited just before a leader meets one of these, which is then at work."""
+
 TROUBLES = (
     # what, the least and the most seconds, times, weight
     ("raise", 0.0, 0.0, 3, 6),
@@ -49,7 +62,7 @@ class Plan:
 
     Attributes:
         seed: What it was drawn from.
-        seconds: How long.
+        seconds: How long there are faults.
         edits: Of each object, by kind and name, in order.
         faults: In order.
     """
@@ -70,7 +83,7 @@ class Plan:
             for edit in edits:
                 kinds[edit.does] = kinds.get(edit.does, 0) + 1
                 if edit.spec and edit.spec.get("trouble"):
-                    does = f"handler: {edit.spec['trouble']['does']}"
+                    does = "{work}s that {does}".format(**edit.spec["trouble"])
                     kinds[does] = kinds.get(does, 0) + 1
         counts = ", ".join(f"{count} {does}" for does, count in sorted(kinds.items()))
         lines = [
@@ -84,12 +97,24 @@ def draw(seed: int, seconds: float, objects: int) -> Plan:
     """Draw a plan."""
     random_ = random.Random(seed)
     names = [("Brook" if number % 2 else "Canal", f"o{number:03}") for number in range(objects)]
-    counter = iter(range(1, 1 << 30))
-    edits = {name: _edits(random_, seconds, counter) for name in names}
-    return Plan(seed, seconds, edits, deal(random_, seconds))
+    counter = count(1)
+    edits = {name: _edits(random_, seconds + CALM_SECONDS, counter) for name in names}
+    faults = deal(random_, seconds)
+    for fault in faults:
+        if fault.target == "leader" and fault.does in CATCH_AT_WORK:
+            for name in random_.sample(names, min(objects, BUNCH)):
+                _add(edits[name], fault.at - random_.uniform(0, BUNCH_SECONDS), random_, counter)
+    return Plan(seed, seconds, edits, faults)
 
 
-def _edits(random_: random.Random, seconds: float, counter: Any) -> list[Edit]:
+def _add(edits: list[Edit], at: float, random_: random.Random, counter: Iterator[int]) -> None:
+    """Add an edit of an object's spec to its life, where it is there then."""
+    before = bisect_right(edits, at, key=lambda edit: edit.at)
+    if before and edits[before - 1].does != "delete":
+        edits.insert(before, Edit(at, "edit", _spec(random_, counter)))
+
+
+def _edits(random_: random.Random, seconds: float, counter: Iterator[int]) -> list[Edit]:
     """An object's life: created early, then edited, deleted and made again at random."""
     edits = [Edit(random_.uniform(0, min(10.0, seconds / 6)), "create", _spec(random_, counter))]
     rate = EDITS_PER_OBJECT_AND_MINUTE / 60
@@ -103,7 +128,7 @@ def _edits(random_: random.Random, seconds: float, counter: Any) -> list[Edit]:
     return edits
 
 
-def _edit(random_: random.Random, at: float, there: bool, counter: Any) -> Edit:
+def _edit(random_: random.Random, at: float, there: bool, counter: Iterator[int]) -> Edit:
     if not there:
         return Edit(at, "create", _spec(random_, counter))
     does = random_.choices(
@@ -115,7 +140,7 @@ def _edit(random_: random.Random, at: float, there: bool, counter: Any) -> Edit:
     return Edit(at, does, child=random_.randrange(-1, 3))
 
 
-def _spec(random_: random.Random, counter: Any) -> dict[str, Any]:
+def _spec(random_: random.Random, counter: Iterator[int]) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "text": f"{random_.getrandbits(32):08x}",
         "size": random_.randrange(4),
@@ -126,6 +151,7 @@ def _spec(random_: random.Random, counter: Any) -> dict[str, Any]:
         does, least, most, times, _ = random_.choices(TROUBLES, weights)[0]
         spec["trouble"] = {
             "does": does,
+            "work": random_.choice(("reconcile", "cleanup")),
             "seconds": round(random_.uniform(least, most), 1),
             "times": random_.randint(1, times),
             "number": next(counter),

@@ -1,4 +1,4 @@
-"""What replicas tell of their runs: JSON lines that each process appends to one file.
+"""What replicas tell of their runs and writes: JSON lines that each process appends to one file.
 
 A line is one write to a file opened with O_APPEND, so that a process that is killed leaves whole
 lines, and those of several processes do not mix.
@@ -50,7 +50,7 @@ class Run:
 
 @dataclass
 class Recorder:
-    """Writes the runs of this process.
+    """Writes down the runs and the fenced writes of this process.
 
     Args:
         path: The file.
@@ -83,17 +83,27 @@ class Recorder:
         finally:
             self._tell(number=number, succeeded=succeeded)
 
+    def sent(self, audit_id: str, at: float) -> None:
+        """Tell that a write is handed to the socket, and when its fence was asked."""
+        self._tell(sent=audit_id, at=at)
+
     def _tell(self, **facts: object) -> None:
-        line = msgspec.json.encode({"process": self.process, "at": time.time(), **facts})
+        line = msgspec.json.encode({"at": time.time(), "process": self.process, **facts})
         os.write(self._file, line + b"\n")
+
+
+def read_sent(path: Path) -> dict[str, float]:
+    """When the fence was asked for each write, by its audit id."""
+    return {told["sent"]: told["at"] for told in _lines(path) if "sent" in told}
 
 
 def read_runs(path: Path) -> list[Run]:
     """All runs told of so far, in the order in which they began."""
     runs: dict[str, dict[int, Run]] = defaultdict(dict)
     ordered: list[Run] = []
-    for line in path.read_bytes().splitlines() if path.exists() else []:
-        told = msgspec.json.decode(line)
+    for told in _lines(path):
+        if "sent" in told:
+            continue
         process, number = told["process"], told["number"]
         if "succeeded" in told:
             run = runs[process][number]
@@ -110,3 +120,8 @@ def read_runs(path: Path) -> list[Run]:
         runs[process][number] = run
         ordered.append(run)
     return ordered
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        yield msgspec.json.decode(line)

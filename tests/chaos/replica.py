@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rws_operator import Action, Backoff, BlockingContext, Context, Operator, PolicyRule
+from rws_operator.client.transport import Transport
 from tests.chaos.kinds import (
     BOAT,
     CONFIG_MAP,
@@ -32,7 +34,11 @@ from tests.chaos.kinds import (
 from tests.chaos.records import Recorder
 
 if TYPE_CHECKING:
+    from aiohttp.connector import Connection
+
+    from rws_operator.client.fence import Fence
     from tests.chaos.kinds import Trouble
+    from tests.chaos.records import Work
 
 FOLDER = Path(os.environ["CHAOS_FOLDER"])
 DEADLINE_SECONDS = 12.0
@@ -49,14 +55,52 @@ canals = operator.controller(
 brooks.rule(PolicyRule(GROUP, ("boats",), ("create",)))
 
 
+class Recorded:
+    """A fence whose answers are written down, with the time at which it was asked.
+
+    The API server, and the gate before it, may be late to see a request: only this process knows
+    when it sent it.
+    """
+
+    def __init__(self, fence: Fence, audit_id: str) -> None:
+        self._fence = fence
+        self._audit_id = audit_id
+
+    def check(self) -> None:
+        """See `Fence`."""
+        at = time.time()
+        self._fence.check()
+        records.sent(self._audit_id, at)
+
+
+def record_writes() -> None:
+    """Have each fenced write written down, and known by an id of its own in the audit log."""
+    send = Transport._write
+
+    def write(
+        self: Transport,
+        connection: Connection,
+        head: bytes,
+        body: bytes | None,
+        fence: Fence | None,
+    ) -> None:
+        if fence is not None:
+            audit_id = str(uuid.uuid4())
+            head = head.removesuffix(b"\r\n") + f"Audit-ID: {audit_id}\r\n\r\n".encode()
+            fence = Recorded(fence, audit_id)
+        send(self, connection, head, body, fence)
+
+    Transport._write = write  # type: ignore[method-assign]
+
+
 class Troubled(Exception):
     """What a handler raises because its object's spec asks for it."""
 
 
-def take_trouble(obj: Brook | Canal) -> Trouble | None:
-    """The trouble that this run is to have: so many of the first runs of a spec, in any replica."""
+def take_trouble(obj: Brook | Canal, work: Work) -> Trouble | None:
+    """The trouble that this run is to have: so many of the first ones of a spec, in any replica."""
     trouble = obj.spec.trouble
-    if trouble is None:
+    if trouble is None or trouble.work != work:
         return None
     for turn in range(trouble.times):
         try:
@@ -71,7 +115,7 @@ def take_trouble(obj: Brook | Canal) -> Trouble | None:
 async def reconcile_brook(brook: Brook, ctx: Context) -> Action | None:
     """Bring about children and status."""
     with records.run("reconcile", brook):
-        await trouble_loop(take_trouble(brook))
+        await trouble_loop(take_trouble(brook, "reconcile"))
         text, size = brook.spec.text, brook.spec.size
         for child in config_maps("Brook", brook.metadata.name, text, size):
             await ctx.apply_owned(brook, child)
@@ -86,7 +130,7 @@ async def reconcile_brook(brook: Brook, ctx: Context) -> Action | None:
 def reconcile_canal(canal: Canal, ctx: BlockingContext) -> Action | None:
     """Bring about the same, in a thread."""
     with records.run("reconcile", canal):
-        trouble_thread(take_trouble(canal))
+        trouble_thread(take_trouble(canal, "reconcile"))
         text, size = canal.spec.text, canal.spec.size
         for child in config_maps("Canal", canal.metadata.name, text, size):
             ctx.apply_owned(canal, child)
@@ -101,7 +145,7 @@ def reconcile_canal(canal: Canal, ctx: BlockingContext) -> Action | None:
 async def cleanup_brook(brook: Brook, ctx: Context) -> Action | None:
     """Take a moment, and sometimes fail; what there is to clean up is the record itself."""
     with records.run("cleanup", brook):
-        await trouble_loop(take_trouble(brook))
+        await trouble_loop(take_trouble(brook, "cleanup"))
         await asyncio.sleep(0.02)
     return None
 
@@ -110,7 +154,7 @@ async def cleanup_brook(brook: Brook, ctx: Context) -> Action | None:
 def cleanup_canal(canal: Canal, ctx: BlockingContext) -> Action | None:
     """The same, in a thread."""
     with records.run("cleanup", canal):
-        trouble_thread(take_trouble(canal))
+        trouble_thread(take_trouble(canal, "cleanup"))
         time.sleep(0.02)
     return None
 
@@ -169,6 +213,8 @@ def trouble_thread(trouble: Trouble | None) -> None:
         raise Troubled(f"number {trouble.number}")
     time.sleep(trouble.seconds)
 
+
+record_writes()
 
 if __name__ == "__main__":
     operator.main()

@@ -8,26 +8,22 @@ log tells its process. Each slot stands behind a gate of its own.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
-import json
 import os
 import signal
 import sys
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
 from rws_operator.errors import OperatorError
-from rws_operator.testing.eventually import eventually
-from rws_operator.testing.kubeconfig import Access, write_private
+from rws_operator.testing.kubeconfig import write_private
 from rws_operator.testing.supervise import die_with_parent
-from rws_operator.testing.tokens import request_token
 from tests.chaos.kinds import OPERATOR
+from tests.chaos.token_file import TokenFile
 
 if TYPE_CHECKING:
     from rws_operator.testing.cluster import TestCluster
@@ -38,7 +34,6 @@ PROGRAM = "tests.chaos.replica"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/" + OPERATOR
 RESTART_SECONDS = 1.0
 STOP_SECONDS = 30.0
-TOKEN_SECONDS = 60.0
 
 
 @dataclass
@@ -85,15 +80,11 @@ class Slot:
         self.number = number
         self.gate = gate
         self.processes: list[Process] = []
-        self.credentials: dict[str, str] = {}  # of a token, the process that it was issued to
-        self._cluster = cluster
+        self.token = TokenFile(folder / f"token-{number}", cluster, namespace)
         self._namespace = namespace
         self._folder = folder
         self._program = program
-        self._token_file = folder / f"token-{number}"
-        self._secret = ""
         self._running: asyncio.subprocess.Process | None = None
-        self._ended = asyncio.Event()
 
     @property
     def now(self) -> Process:
@@ -123,10 +114,7 @@ class Slot:
 
     async def swap_token(self) -> None:
         """Put another token into the file, and let the one before count no more."""
-        before = self._secret
-        await self._issue_token(self.now.name)
-        if before:
-            await self._request("DELETE", before)
+        await self.token.swap(self.now.name)
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal; return whether there is a process."""
@@ -141,12 +129,13 @@ class Slot:
         running, process = self._running, self.now
         if running is None:
             return False
-        process.frozen.append((time.time(), float("inf")))
+        number, began = len(process.frozen), time.time()
+        process.frozen.append((began, float("inf")))
         running.send_signal(signal.SIGSTOP)
         try:
             await asyncio.sleep(seconds)
         finally:
-            process.frozen[-1] = (process.frozen[-1][0], time.time())
+            process.frozen[number] = (began, time.time())
             with contextlib.suppress(ProcessLookupError):
                 running.send_signal(signal.SIGCONT)
         return True
@@ -164,7 +153,7 @@ class Slot:
 
     async def _start(self) -> None:
         name = f"replica-{self.number}-{len(self.processes) + 1}"
-        await eventually(TOKEN_SECONDS, partial(self._has_token, name), every=0.5)
+        await self.token.issue_soon(name)
         process = Process(name, time.time())
         with self.log(process).open("wb") as log:
             self._running = await asyncio.create_subprocess_exec(
@@ -190,35 +179,9 @@ class Slot:
 
     def _kubeconfig(self) -> Path:
         config = yaml.safe_load(self.gate.kubeconfig_for(None).read_text())
-        config["users"][0]["user"] = {"tokenFile": str(self._token_file)}
+        config["users"][0]["user"] = {"tokenFile": str(self.token.path)}
         config["contexts"][0]["context"]["namespace"] = self._namespace
         return write_private(self._folder / f"kubeconfig-{self.number}", config)
-
-    async def _has_token(self, process: str) -> bool:
-        await self._issue_token(process)  # raises where there is no API server at this moment
-        return True
-
-    async def _issue_token(self, process: str) -> None:
-        """Write a token that counts as long as a Secret of its own is there."""
-        secrets = f"/api/v1/namespaces/{self._namespace}/secrets"
-        made = await self._request("POST", secrets, {"metadata": {"generateName": "token-"}})
-        secret = made["metadata"]
-        bound = {"apiVersion": "v1", "kind": "Secret", "name": secret["name"], "uid": secret["uid"]}
-        admin = Access.read(self._cluster.kubeconfig)
-        token = await asyncio.to_thread(
-            request_token, admin, self._namespace, OPERATOR, 3600, bound
-        )
-        self.credentials[f"JTI={_claims(token)['jti']}"] = process
-        fresh = self._token_file.with_suffix(".new")
-        fresh.write_text(token)
-        fresh.replace(self._token_file)
-        self._secret = f"{secrets}/{secret['name']}"
-
-    async def _request(
-        self, method: str, path: str, body: object = None
-    ) -> dict[str, dict[str, str]]:
-        admin = Access.read(self._cluster.kubeconfig)
-        return await asyncio.to_thread(admin.request_json, method, path, body)
 
 
 class Replicas:
@@ -249,20 +212,12 @@ class Replicas:
             return [leader]
         return [slot for slot in self.slots if slot is not leader][:1]
 
-    def process_of(self, credential: str) -> str:
-        """The process that a token was issued to, "" if to none."""
-        return next(
-            (s.credentials[credential] for s in self.slots if credential in s.credentials), ""
-        )
+    @property
+    def credentials(self) -> dict[str, str]:
+        """Of each token, the process that it was issued to."""
+        return {k: v for slot in self.slots for k, v in slot.token.credentials.items()}
 
+    @property
     def processes(self) -> list[Process]:
         """All processes there were."""
         return [process for slot in self.slots for process in slot.processes]
-
-
-def _claims(token: str) -> dict[str, str]:
-    payload = token.split(".")[1]
-    claims: dict[str, str] = json.loads(
-        base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4))
-    )
-    return claims

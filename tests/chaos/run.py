@@ -138,6 +138,7 @@ class _Run:
                 await asyncio.gather(*(slot.stop() for slot in self.replicas.slots))
         history = self._history(log, rest)
         report = _check(history, state)
+        report.complaints["edits"] = self.workload.undone
         report.complaints["logs"] = check_logs(self._logs())
         report.seen = {**self._seen(history), "converged after": converged, **report.seen}
         return report
@@ -176,14 +177,10 @@ class _Run:
         }
 
     def _history(self, log: AuditLog, rest: tuple[float, float]) -> History:
-        slots = self.replicas.slots
-        process_of = {k: v for slot in slots for k, v in slot.credentials.items()}
         return read_history(
-            log.entries(user=_USER),
-            [request for slot in slots for request in slot.gate.requests],
-            time.time() - asyncio.get_running_loop().time(),
-            process_of,
-            [process for slot in slots for process in slot.processes],
+            log.entries(where=lambda entry: entry.user == _USER or entry.verb == "delete"),
+            self.replicas.credentials,
+            self.replicas.processes,
             self.folder / "runs.jsonl",
             rest,
         )
@@ -215,7 +212,7 @@ def _check(history: History, state: State) -> Report:
         "fence": checks_history.check_fence(history, excused),
         "single_runs": checks_history.check_single_runs(history),
         "leaders": checks_history.check_leaders(history),
-        "cleanups": checks_history.check_cleanups(history, living),
+        "cleanups": checks_history.check_cleanups(history, living, excused),
         "rest": checks_history.check_rest(history),
         "exits": checks_history.check_exits(history),
     }
@@ -223,6 +220,7 @@ def _check(history: History, state: State) -> Report:
         complaints,
         {
             "late writes, caught by SIGSTOP": [str(write) for write in excused.caught],
-            "late writes, held by the gate": len(excused.held),
+            "late writes, held on the way": len(excused.held),
+            "finalizers overtaken by a deletion": [str(write) for write in excused.overtaken],
         },
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.chaos.deck import DECK
 from tests.chaos.faults import Faults
-from tests.chaos.plan import draw
+from tests.chaos.plan import CALM_SECONDS, draw
 from tests.chaos.workload import Workload
 
 
@@ -31,7 +31,7 @@ def test_the_edits_of_an_object_follow_its_life() -> None:
     for edits in plan.edits.values():
         there = False
         for before, edit in zip([edits[0], *edits], edits, strict=False):
-            assert before.at <= edit.at < 600
+            assert before.at <= edit.at < 600 + CALM_SECONDS
             assert callable(getattr(Workload, f"_{edit.does}"))
             assert there != (edit.does == "create")
             assert (edit.spec is not None) == (edit.does in ("create", "edit", "recreate"))

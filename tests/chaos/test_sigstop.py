@@ -95,13 +95,10 @@ class World:
 
     def history(self) -> History:
         """What happened so far."""
-        slots = self.replicas.slots
         return read_history(
             self.log.entries(user=f"system:serviceaccount:{self.namespace}:{OPERATOR}"),
-            [request for slot in slots for request in slot.gate.requests],
-            time.time() - asyncio.get_running_loop().time(),
-            {k: v for slot in slots for k, v in slot.credentials.items()},
-            [process for slot in slots for process in slot.processes],
+            self.replicas.credentials,
+            self.replicas.processes,
             self.folder / "runs.jsonl",
             (0.0, 0.0),
         )

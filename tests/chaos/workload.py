@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from rws_operator.resources import Kind
     from tests.chaos.plan import Edit
 
+EDIT_SECONDS = 180.0
+"""How long an edit may have to wait: for leaders to change, a cleanup that hangs, a back-off."""
+
 _RETRY_SECONDS = 0.3
 
 
@@ -37,6 +40,7 @@ class Workload:
     Attributes:
         expected: Of each object that is to be there, its spec as last written.
         done: How many edits of each sort were done.
+        undone: What could not be done in time, e.g. a creation because the old object is stuck.
     """
 
     def __init__(
@@ -44,6 +48,7 @@ class Workload:
     ) -> None:
         self.expected: dict[tuple[str, str], dict[str, Any]] = {}
         self.done: Counter[str] = Counter()
+        self.undone: list[str] = []
         self._client = client
         self._namespace = namespace
         self._edits = edits
@@ -58,11 +63,16 @@ class Workload:
         loop = asyncio.get_running_loop()
         for edit in edits:
             await asyncio.sleep(max(0.0, begin + edit.at - loop.time()))
+            give_up = loop.time() + EDIT_SECONDS
             while True:
                 try:
                     await getattr(self, f"_{edit.does}")(kind, name, edit)
                     break
-                except (OperatorError, TimeoutError):  # no API server, or the old one is there yet
+                except (OperatorError, TimeoutError) as error:
+                    if loop.time() > give_up:
+                        self.undone.append(f"{kind} {name}: {edit.does}: {error}")
+                        return
+                    # No API server, or the old one is there yet.
                     await asyncio.sleep(_RETRY_SECONDS)
             self.done[edit.does] += 1
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from rws_operator.client import client
@@ -251,3 +252,16 @@ async def test_a_request_through_a_gate_is_found_by_its_id(
     await eventually(5, lambda: log.entries(name="two"))
     logged = [entry.audit_id for name in ("one", "two") for entry in log.entries(name=name)]
     assert logged == [request.audit_id for request in gate.requests]
+
+
+async def test_a_program_may_name_its_requests_itself(log: AuditLog, audited: ControlPlane) -> None:
+    """By the header Audit-ID, which the gate passes on."""
+    async with Gate(audited.kubeconfig) as gate, aiohttp.ClientSession() as session:
+        path, headers = f"{gate.server}{CONFIG_MAPS}", {"Audit-ID": "of-its-own"}
+        async with session.post(
+            path, json={"metadata": {"name": "named"}}, headers=headers
+        ) as post:
+            assert post.status == 201
+    assert gate.requests[0].audit_id == "of-its-own"
+    (entry,) = await eventually(5, lambda: log.entries(name="named"))
+    assert entry.audit_id == "of-its-own"
