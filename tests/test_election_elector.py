@@ -512,6 +512,18 @@ async def test_a_silent_watch_does_not_make_two_leaders(
     assert (await replicas.lease()).record.transitions == 0
 
 
+async def test_a_watch_that_is_not_answered_is_given_up_within_a_term(
+    replicas: Replicas, gate: Gate, gated: Client
+) -> None:
+    """However long other watches wait: the standby lists its Lease again."""
+    await replicas.leader("a")
+    with gate.black_hole(verb="watch", resource="leases") as silent:
+        await replicas.standby("b", client=gated)
+        await silent.reached()
+        lists = gate.count(verb="list", resource="leases")
+        await eventually(8, lambda: gate.count(verb="list", resource="leases") > lists)
+
+
 @pytest.mark.behaviour("RUN-09")
 async def test_missing_permissions_are_named_and_tried_again(
     replicas: Replicas, service_account: Client, caplog: pytest.LogCaptureFixture

@@ -89,6 +89,7 @@ class LeaseReader:
             Selection(self._requests.namespace, field_selector=self._requests.field_selector),
             {"resourceVersion": version, "timeoutSeconds": str(_WATCH_SECONDS)},
             idle_seconds=self._election.term_seconds,
+            connect_seconds=self._election.term_seconds,
         ) as events:
             async for event in events:
                 if isinstance(event, ValueError):

@@ -74,6 +74,7 @@ async def watch(
     params: Mapping[str, str],
     *,
     idle_seconds: float,
+    connect_seconds: float = CONNECT_SECONDS,
 ) -> AsyncIterator[AsyncIterator[WatchEvent | ValueError]]:
     """Open a watch and give its events; leaving the block closes it.
 
@@ -85,6 +86,7 @@ async def watch(
         selection: Which objects of it.
         params: Query parameters beside those of the selection and ``watch``.
         idle_seconds: Longest silence; must be above the 60 s between two bookmarks.
+        connect_seconds: Longest wait for the answer to begin.
 
     Raises:
         ApiError: The server refused it, or ended it by an ERROR event; 410 is `Expired`.
@@ -94,7 +96,7 @@ async def watch(
     query = {**selection.params(), **params, "watch": "true", "allowWatchBookmarks": "true"}
     async with (
         client.stream(
-            path, params=query, connect_deadline=CONNECT_SECONDS, idle_deadline=idle_seconds
+            path, params=query, connect_deadline=connect_seconds, idle_deadline=idle_seconds
         ) as chunks,
         aclosing(_events(chunks, f"WATCH {path}")) as events,
     ):
