@@ -76,7 +76,7 @@ from rws_operator.resources.shallow_json import elements, members
 from rws_operator.watch.backoff import WatchBackoff, refused_delay
 from rws_operator.watch.health import State, WatchHealth
 from rws_operator.watch.selection import Selection
-from rws_operator.watch.watch import WatchEvent, decode_bookmark, watch
+from rws_operator.watch.watch import CONNECT_SECONDS, WatchEvent, decode_bookmark, watch
 
 log = logging.getLogger("rws_operator.watch")
 
@@ -89,6 +89,7 @@ class WatchTimes:
     """The reflector's deadlines, all in seconds.
 
     Args:
+        connect: Longest wait for the answer to a watch to begin.
         idle: Longest silence of a watch; above the minute between two bookmarks.
         stream_silence: Longest silence of a streamed list before it is paged instead.
         stream_total: Longest time a streamed list may take before it is paged instead.
@@ -96,6 +97,7 @@ class WatchTimes:
         least, most: The server ends each watch at random between them.
     """
 
+    connect: float = CONNECT_SECONDS
     idle: float = 90.0
     stream_silence: float = 10.0
     stream_total: float = 120.0
@@ -269,7 +271,12 @@ class Reflector:
             self._restarts.inc()
         params["timeoutSeconds"] = self._times.server_timeout()
         return watch(
-            self._client, self._kind, self._selection, params, idle_seconds=self._times.idle
+            self._client,
+            self._kind,
+            self._selection,
+            params,
+            connect_seconds=self._times.connect,
+            idle_seconds=self._times.idle,
         )
 
     async def _initial_events(self, events: AsyncIterator[WatchEvent | ValueError]) -> None:

@@ -151,7 +151,8 @@ async def test_no_edit_is_missed_whatever_falls_silent(
     widgets: Widgets, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No bookmark ever comes, and now and then the watch's connection is silent for good."""
-    times = partial(WatchTimes, idle=1.5, stream_silence=1.0)
+    # A watch may be silent from its start, too: then it is the wait for its answer that ends.
+    times = partial(WatchTimes, connect=1.5, idle=1.5, stream_silence=1.0)
     monkeypatch.setattr("rws_operator.watch.reflector.WatchTimes", times)
     monkeypatch.setattr("rws_operator.watch.backoff.CAP_SECONDS", 1.0)
     controller = widgets_controller(widgets.namespace)
