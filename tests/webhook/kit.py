@@ -235,7 +235,8 @@ class Installation:
             await self._delete(kind, self.name)
 
     async def _delete(self, kind: str, name: str) -> None:
-        await self.kubectl.run("delete", kind, name, "--ignore-not-found", "--timeout=30s")
+        # The API server empties a CRD in rounds of up to a minute.
+        await self.kubectl.run("delete", kind, name, "--ignore-not-found", "--timeout=90s")
 
 
 @contextlib.asynccontextmanager
