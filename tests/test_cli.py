@@ -457,13 +457,13 @@ def test_who_takes_the_wake_up_descriptor_does_not_take_the_signals() -> None:
 def test_a_forked_childs_signals_are_its_own(handler: str, status: int) -> None:
     """Its end by SIGTERM does not stop the operator, nor does what it makes of one."""
     process = Process(f"""
-        parents, childs = os.pipe()
+        heard, told = os.pipe()
         if (child := os.fork()) == 0:
             {handler}
-            os.write(childs, b"x")
+            os.write(told, b"x")
             time.sleep(5)
             os._exit(1)
-        os.read(parents, 1)
+        os.read(heard, 1)
         os.kill(child, signal.SIGTERM)
         print(os.waitpid(child, 0)[1], flush=True)
         await asyncio.sleep(0.5)
