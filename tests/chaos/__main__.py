@@ -31,15 +31,19 @@ def main() -> int:
     plan = draw(seed, minutes * 60, objects)
     say(f"seed {seed}; the same plan again, though not the same timing: {again(seed)}")
     say(str(plan))
-    report = asyncio.run(carry_out(plan, folder, rest, say))
-    say(str(report))
-    if report.passed:
+    passed = False
+    try:
+        report = asyncio.run(carry_out(plan, folder, rest, say))
+        say(str(report))
+        passed = report.passed
+    finally:
+        if not passed:
+            say(f"seed {seed} FAILED; logs and records are in {folder}; again: {again(seed)}")
+    if passed:
         say(f"seed {seed} passed")
         if not kept:
             shutil.rmtree(folder)
-        return 0
-    say(f"seed {seed} FAILED; logs and records are in {folder}; again: {again(seed)}")
-    return 1
+    return 0 if passed else 1
 
 
 def again(seed: int) -> str:
