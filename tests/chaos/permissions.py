@@ -23,6 +23,7 @@ _INSTALLED = (
     "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
 )  # fmt: skip
 _RETRY_SECONDS = 0.5
+_INSIST_SECONDS = 120.0
 
 
 class Permissions:
@@ -71,6 +72,13 @@ class Permissions:
             await self._insist("APPLY", document)
 
     async def _insist(self, does: str, document: dict[str, Any]) -> None:
+        """Try until it is done.
+
+        Raises:
+            OperatorError: It could not be done in time, whether there is an API server or not.
+        """
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + _INSIST_SECONDS
         while True:
             try:
                 if does == "APPLY":
@@ -82,4 +90,6 @@ class Permissions:
             except NotFound:
                 return
             except OperatorError:  # no API server at this moment
+                if loop.time() > give_up:
+                    raise
                 await asyncio.sleep(_RETRY_SECONDS)
