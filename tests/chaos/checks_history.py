@@ -1,87 +1,21 @@
 """What must never have happened, whatever went wrong: pure functions of a `History`.
 
-Each returns complaints, one a line; none means that all is well. What a check excuses it counts,
-in `Excused`, so that the report tells of it.
+Each returns complaints, one a line; none means that all is well. Writes and the fence have checks
+of their own.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.chaos.history import History, Write
+    from tests.chaos.checks_fence import Excused
+    from tests.chaos.facts import History, Write
     from tests.chaos.records import Run
-    from tests.chaos.replicas import Process
 
-RENEW_SECONDS = 10.0
-LATE_SECONDS = RENEW_SECONDS + 0.5
-
-
-@dataclass
-class Excused:
-    """What is no fault of the process it came from.
-
-    Attributes:
-        caught: Late writes that SIGSTOP caught between check and socket, one a stop.
-        held: Late writes that were sent in time, and held on the way.
-        overtaken: Finalizers that came too late for a deletion under way (see `check_cleanups`).
-    """
-
-    caught: list[Write] = field(default_factory=list)
-    held: list[Write] = field(default_factory=list)
-    overtaken: list[Write] = field(default_factory=list)
-
-
-def check_fence(history: History, excused: Excused) -> list[str]:
-    """No fenced write was received later than 10.5 s after its process's last accepted renewal.
-
-    One that was sent in time is excused: the process was stopped by SIGSTOP between the fence's
-    check and the socket (one a stop, for nothing runs beside it), or it was held on the way, as a
-    gate or a network does. Either must hold only for the object that it was decided on.
-    """
-    complaints = []
-    renewals: dict[str, list[float]] = defaultdict(list)
-    for renewal in history.renewals:
-        renewals[renewal.process].append(renewal.received)
-    stops = {process.name: process.frozen for process in history.processes}
-    caught: set[tuple[str, float]] = set()
-    for write in history.writes:
-        times = renewals[write.process]
-        if not _is_late(write.received, times):
-            continue
-        if _is_late(write.sent, times):
-            age = _age(write.sent, times)
-            complaints.append(f"{write} was sent {age} the last renewal")
-            continue
-        if not write.has_precondition:
-            complaints.append(f"{write} came late and holds for any object of that name")
-        stop = _caught_by(write, stops.get(write.process, []))
-        if stop is None or (write.process, stop) in caught:
-            excused.held.append(write)
-        else:
-            caught.add((write.process, stop))
-            excused.caught.append(write)
-    return complaints
-
-
-def _is_late(at: float, renewals: list[float]) -> bool:
-    before = bisect_right(renewals, at)
-    return not before or at - renewals[before - 1] > LATE_SECONDS
-
-
-def _age(at: float, renewals: list[float]) -> str:
-    before = bisect_right(renewals, at)
-    return f"{at - renewals[before - 1]:.2f} s after" if before else "before"
-
-
-def _caught_by(write: Write, stops: list[tuple[float, float]]) -> float | None:
-    """The beginning of the stop that a write was in the middle of; None if it was in none."""
-    return next(
-        (began for began, ended in stops if write.sent <= began and ended <= write.received), None
-    )
+GO_ON_SECONDS = 5.0
+"""How long a process that was stopped, and goes on, may take to notice and to be gone."""
 
 
 def check_single_runs(history: History) -> list[str]:
@@ -112,7 +46,8 @@ def check_leaders(history: History) -> list[str]:
                 continue
             ended = min(other.ended or float("inf"), ends.get(other.process, float("inf")))
             frozen = any(
-                began <= run.started for began, _ in stops.get(other.process, ()) if began < ended
+                began < ended and began <= run.started <= resumed + GO_ON_SECONDS
+                for began, resumed in stops.get(other.process, ())
             )
             if ended > run.started and not frozen:
                 complaints.append(
@@ -154,6 +89,16 @@ def check_cleanups(history: History, living: set[str], excused: Excused) -> list
         if write.removes_finalizer and write.succeeded:
             complaints += _removal(write, cleanups[write.uid])
     return complaints
+
+
+def check_handlers(history: History) -> list[str]:
+    """What is being deleted is cleaned up, and nothing else is; it is not reconciled."""
+    return [
+        f"{run.process} had a {run.work} of {run.object} ({run.uid}), which"
+        f" {'is' if run.deleting else 'is not'} being deleted"
+        for run in history.runs
+        if (run.work == "cleanup") != run.deleting
+    ]
 
 
 def _finalized(history: History) -> set[str]:
@@ -198,19 +143,19 @@ def check_rest(history: History) -> list[str]:
     return complaints
 
 
-def check_exits(history: History) -> list[str]:
-    """Who ended was killed, was asked to, or said with 1 that it must not go on."""
+def check_changes(history: History) -> list[str]:
+    """No status was written that changed nothing."""
     return [
-        f"{process.name} ended with {process.exit_code}"
-        for process in history.processes
-        if not _is_explained(process)
+        f"{write} changed nothing"
+        for write in history.writes
+        if write.changes_nothing and write.resource.endswith("/status")
     ]
 
 
-def _is_explained(process: Process) -> bool:
-    code = process.exit_code
-    if code is None or code == 1:
-        return True
-    if code == 0:
-        return any(number.name == "SIGTERM" for number in process.signals)
-    return any(code == -number for number in process.signals)
+def check_restart(history: History) -> list[str]:
+    """The next leader runs every object, and writes nothing but the Lease."""
+    return [
+        f"written by or for the next leader: {write}"
+        for write in history.after_restart
+        if write.resource != "leases"
+    ]

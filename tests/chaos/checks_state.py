@@ -13,7 +13,7 @@ from tests.chaos.kinds import FINALIZER, MARK, boat_name, config_maps, digest, s
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.chaos.history import State
+    from tests.chaos.facts import State
 
 
 def check_state(state: State) -> list[str]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from contextlib import AsyncExitStack, ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import OperatorError
 from rws_operator.testing.errors import ControlPlaneError, RequestRefused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from rws_operator.testing.control_plane import ControlPlane
     from rws_operator.testing.gate import Fault as GateFault
@@ -26,11 +26,18 @@ if TYPE_CHECKING:
 
 
 class Faults:
-    """What can be done to replicas and control plane; each method takes a planned fault."""
+    """What can be done to replicas and control plane; each method takes a planned fault.
+
+    Attributes:
+        undone: What could not be carried out, and why.
+        lost_answers: How many writes were sent on, and their answers lost.
+    """
 
     def __init__(
         self, control_plane: ControlPlane, replicas: Replicas, permissions: Permissions
     ) -> None:
+        self.undone: list[str] = []
+        self.lost_answers = 0
         self._control_plane = control_plane
         self._replicas = replicas
         self._permissions = permissions
@@ -48,7 +55,11 @@ class Faults:
     async def _at_its_time(self, fault: Fault, begin: float, say: Callable[[str], None]) -> None:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, begin + fault.at - loop.time()))
-        met = await getattr(self, fault.does)(fault)
+        try:
+            met = await getattr(self, fault.does)(fault)
+        except (OSError, OperatorError, ControlPlaneError, RequestRefused, AssertionError) as error:
+            met = f"FAILED: {type(error).__name__}: {error}"
+            self.undone.append(f"{fault}: {met}")
         say(f"{fault}: {met} ({loop.time() - begin:.1f} s)")
 
     # Faults on the way between replica and API server.
@@ -82,7 +93,16 @@ class Faults:
 
     async def lose_answers(self, fault: Fault) -> str:
         """Send requests on, and lose their answers."""
-        return await self._last(fault, lambda gate: gate.lose_answer(**fault.details))
+        begun: list[GateFault] = []
+
+        def begin(gate: Gate) -> GateFault:
+            begun.append(gate.lose_answer(**fault.details))
+            return begun[-1]
+
+        met = await self._last(fault, begin)
+        if fault.details["verb"] != "update":  # which is the Lease's alone
+            self.lost_answers += sum(each.hits for each in begun)
+        return met
 
     async def refuse(self, fault: Fault) -> str:
         """Answer in the server's place."""
@@ -114,11 +134,12 @@ class Faults:
 
     async def refuse_connections(self, fault: Fault) -> str:
         """Break all connections, and take no new one."""
-        gates = await self._gates(fault)
+        slots = await self._replicas.chosen(fault.target)
         async with self._no_connections, AsyncExitStack() as stack:
-            for gate in gates:
-                await stack.enter_async_context(gate.refuse_connections())
-            cut = sum(gate.cut() for gate in gates)
+            for slot in slots:
+                stack.enter_context(slot.disturbance())
+                await stack.enter_async_context(slot.gate.refuse_connections())
+            cut = sum(slot.gate.cut() for slot in slots)
             await asyncio.sleep(fault.seconds)
         return f"cut {cut}"
 
@@ -131,8 +152,11 @@ class Faults:
         return [slot.gate for slot in await self._replicas.chosen(fault.target)]
 
     async def _last(self, fault: Fault, begin: Callable[[Gate], GateFault]) -> str:
+        begun: list[GateFault] = []
         with ExitStack() as stack:
-            begun = [stack.enter_context(begin(gate)) for gate in await self._gates(fault)]
+            for slot in await self._replicas.chosen(fault.target):
+                stack.enter_context(slot.disturbance())
+                begun.append(stack.enter_context(begin(slot.gate)))
             await asyncio.sleep(fault.seconds)
         return f"met {sum(each.hits for each in begun)}"
 
@@ -140,7 +164,7 @@ class Faults:
 
     async def kill_api_server(self, fault: Fault) -> str:
         """Kill the API server, and start it again."""
-        async with self._one_at_a_time:
+        async with self._out_of_order():
             await self._control_plane.kill_api_server()
             await asyncio.sleep(fault.seconds)
             await self._control_plane.restart_api_server()
@@ -148,7 +172,7 @@ class Faults:
 
     async def kill_etcd(self, fault: Fault) -> str:
         """Kill etcd, and start it again."""
-        async with self._one_at_a_time:
+        async with self._out_of_order():
             await self._control_plane.kill_etcd()
             await asyncio.sleep(fault.seconds)
             await self._control_plane.restart_etcd()
@@ -156,7 +180,7 @@ class Faults:
 
     async def compact(self, _: Fault) -> str:
         """Compact etcd, and restart the API server, whose cache would remember."""
-        async with self._one_at_a_time:
+        async with self._out_of_order():
             return f"to {await self._control_plane.compact()}"
 
     async def revoke(self, fault: Fault) -> str:
@@ -176,6 +200,15 @@ class Faults:
                 await slot.swap_token()
                 swapped += 1
         return f"swapped {swapped}"
+
+    @asynccontextmanager
+    async def _out_of_order(self) -> AsyncIterator[None]:
+        """Have the control plane, on everybody's way, for one fault."""
+        async with self._one_at_a_time:
+            with ExitStack() as stack:
+                for slot in self._replicas.slots:
+                    stack.enter_context(slot.disturbance())
+                yield
 
     async def make_peace(self) -> None:
         """Once all faults are over, let what is not under test start afresh.

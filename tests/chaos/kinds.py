@@ -22,9 +22,12 @@ MARK = "mark"  # the field of a child that foreign writers spoil
 
 
 class Trouble(Model):
-    """What goes wrong in the first reconciles, or cleanups, of a spec; an edit ends it."""
+    """What goes wrong in the first reconciles, or cleanups, of a spec; an edit ends it.
 
-    does: Literal["raise", "block", "hang"]
+    A handler that lingers hangs once its work is done; one that requeues asks to be called again.
+    """
+
+    does: Literal["raise", "block", "hang", "linger", "requeue"]
     work: Literal["reconcile", "cleanup"] = "reconcile"
     seconds: float = 0
     times: int = 1

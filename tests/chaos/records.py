@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+RECORDS = "runs.jsonl"
+"""The file's name."""
+
 Work = Literal["reconcile", "cleanup"]
 
 
@@ -35,7 +38,8 @@ class Run:
         generation: The object's, as the handler got it.
         started: When it began, in seconds since the epoch.
         ended: When it ended; None if it never told.
-        succeeded: Whether it ended without an exception.
+        succeeded: Whether it ended without an exception, and is not to be called again.
+        deleting: Whether the object was being deleted.
     """
 
     process: str
@@ -46,6 +50,27 @@ class Run:
     started: float
     ended: float | None = None
     succeeded: bool = False
+    deleting: bool = False
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a process told of a write.
+
+    Attributes:
+        at: When its fence was asked.
+        handed: When the socket had it; None if the process never told.
+    """
+
+    at: float
+    handed: float | None = None
+
+
+@dataclass
+class Answer:
+    """What a handler is about to answer; `again` if it is to be called once more."""
+
+    again: bool = False
 
 
 @dataclass
@@ -65,7 +90,7 @@ class Recorder:
         self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     @contextlib.contextmanager
-    def run(self, work: Work, obj: Any) -> Iterator[None]:
+    def run(self, work: Work, obj: Any) -> Iterator[Answer]:
         """Tell of the beginning and the end of one call of a handler."""
         number = next(self._numbers)
         meta = obj.metadata
@@ -75,11 +100,12 @@ class Recorder:
             object=f"{type(obj).__name__}/{meta.namespace}/{meta.name}",
             uid=meta.uid,
             generation=meta.generation,
+            deleting=meta.deletion_timestamp is not None,
         )
-        succeeded = False
+        answer, succeeded = Answer(), False
         try:
-            yield
-            succeeded = True
+            yield answer
+            succeeded = not answer.again
         finally:
             self._tell(number=number, succeeded=succeeded)
 
@@ -87,14 +113,29 @@ class Recorder:
         """Tell that a write is handed to the socket, and when its fence was asked."""
         self._tell(sent=audit_id, at=at)
 
+    def handed(self, audit_id: str) -> None:
+        """Tell that the socket has a write."""
+        self._tell(handed=audit_id)
+
     def _tell(self, **facts: object) -> None:
         line = msgspec.json.encode({"at": time.time(), "process": self.process, **facts})
         os.write(self._file, line + b"\n")
 
 
-def read_sent(path: Path) -> dict[str, float]:
-    """When the fence was asked for each write, by its audit id."""
-    return {told["sent"]: told["at"] for told in _lines(path) if "sent" in told}
+def trouble_file(folder: Path, uid: str, number: int, turn: int) -> Path:
+    """What is there as soon as a run of an object has its trouble of that number."""
+    return folder / f"trouble-{uid}-{number}-{turn}"
+
+
+def read_sent(path: Path) -> dict[str, Sent]:
+    """What was told of each write, by its audit id."""
+    sent: dict[str, Sent] = {}
+    for told in _lines(path):
+        if "sent" in told:
+            sent[told["sent"]] = Sent(told["at"])
+        elif "handed" in told:
+            sent[told["handed"]] = Sent(sent[told["handed"]].at, told["at"])
+    return sent
 
 
 def read_runs(path: Path) -> list[Run]:
@@ -102,7 +143,7 @@ def read_runs(path: Path) -> list[Run]:
     runs: dict[str, dict[int, Run]] = defaultdict(dict)
     ordered: list[Run] = []
     for told in _lines(path):
-        if "sent" in told:
+        if "number" not in told:
             continue
         process, number = told["process"], told["number"]
         if "succeeded" in told:
@@ -116,6 +157,7 @@ def read_runs(path: Path) -> list[Run]:
             uid=told["uid"],
             generation=told["generation"],
             started=told["at"],
+            deleting=told["deleting"],
         )
         runs[process][number] = run
         ordered.append(run)

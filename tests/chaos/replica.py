@@ -31,7 +31,7 @@ from tests.chaos.kinds import (
     status,
     wanted_boat,
 )
-from tests.chaos.records import Recorder
+from tests.chaos.records import RECORDS, Recorder, trouble_file
 
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 FOLDER = Path(os.environ["CHAOS_FOLDER"])
 DEADLINE_SECONDS = 12.0
+AGAIN = Action.requeue(0.5)
 
-records = Recorder(FOLDER / "runs.jsonl", os.environ["POD_NAME"])
+records = Recorder(FOLDER / RECORDS, os.environ["POD_NAME"])
 operator = Operator(OPERATOR, drain_seconds=5.0)
 operator.leader_election()
 brooks = operator.controller(
@@ -84,11 +85,13 @@ def record_writes() -> None:
         body: bytes | None,
         fence: Fence | None,
     ) -> None:
-        if fence is not None:
-            audit_id = str(uuid.uuid4())
-            head = head.removesuffix(b"\r\n") + f"Audit-ID: {audit_id}\r\n\r\n".encode()
-            fence = Recorded(fence, audit_id)
-        send(self, connection, head, body, fence)
+        if fence is None:
+            send(self, connection, head, body, fence)
+            return
+        audit_id = str(uuid.uuid4())
+        head = head.removesuffix(b"\r\n") + f"Audit-ID: {audit_id}\r\n\r\n".encode()
+        send(self, connection, head, body, Recorded(fence, audit_id))
+        records.handed(audit_id)
 
     Transport._write = write  # type: ignore[method-assign]
 
@@ -97,14 +100,21 @@ class Troubled(Exception):
     """What a handler raises because its object's spec asks for it."""
 
 
-def take_trouble(obj: Brook | Canal, work: Work) -> Trouble | None:
-    """The trouble that this run is to have: so many of the first ones of a spec, in any replica."""
+def take_trouble(obj: Brook | Canal, work: Work, *, late: bool = False) -> Trouble | None:
+    """The trouble that this run is to have: so many of the first ones of a spec, in any replica.
+
+    Args:
+        obj: Whose spec.
+        work: Which handler asks.
+        late: Whether it asks once its work is done, when a run may linger.
+    """
     trouble = obj.spec.trouble
-    if trouble is None or trouble.work != work:
+    if trouble is None or trouble.work != work or (trouble.does == "linger") is not late:
         return None
     for turn in range(trouble.times):
         try:
-            (FOLDER / f"trouble-{obj.metadata.uid}-{trouble.number}-{turn}").touch(exist_ok=False)
+            file = trouble_file(FOLDER, str(obj.metadata.uid), trouble.number, turn)
+            file.touch(exist_ok=False)
         except FileExistsError:
             continue
         return trouble
@@ -114,8 +124,8 @@ def take_trouble(obj: Brook | Canal, work: Work) -> Trouble | None:
 @brooks.reconcile
 async def reconcile_brook(brook: Brook, ctx: Context) -> Action | None:
     """Bring about children and status."""
-    with records.run("reconcile", brook):
-        await trouble_loop(take_trouble(brook, "reconcile"))
+    with records.run("reconcile", brook) as answer:
+        answer.again = await trouble_loop(take_trouble(brook, "reconcile"))
         text, size = brook.spec.text, brook.spec.size
         for child in config_maps("Brook", brook.metadata.name, text, size):
             await ctx.apply_owned(brook, child)
@@ -123,14 +133,15 @@ async def reconcile_brook(brook: Brook, ctx: Context) -> Action | None:
         await one_boat(brook, ctx)
         await ctx.patch_status(brook, status(brook.metadata.generation, text, size))
         await ctx.set_condition(brook, "Ready", True, "Flows")
-    return None
+        await trouble_loop(take_trouble(brook, "reconcile", late=True))
+    return AGAIN if answer.again else None
 
 
 @canals.reconcile
 def reconcile_canal(canal: Canal, ctx: BlockingContext) -> Action | None:
     """Bring about the same, in a thread."""
-    with records.run("reconcile", canal):
-        trouble_thread(take_trouble(canal, "reconcile"))
+    with records.run("reconcile", canal) as answer:
+        answer.again = trouble_thread(take_trouble(canal, "reconcile"))
         text, size = canal.spec.text, canal.spec.size
         for child in config_maps("Canal", canal.metadata.name, text, size):
             ctx.apply_owned(canal, child)
@@ -138,25 +149,26 @@ def reconcile_canal(canal: Canal, ctx: BlockingContext) -> Action | None:
         one_boat_in_thread(canal, ctx)
         ctx.patch_status(canal, status(canal.metadata.generation, text, size))
         ctx.set_condition(canal, "Ready", True, "Flows")
-    return None
+        trouble_thread(take_trouble(canal, "reconcile", late=True))
+    return AGAIN if answer.again else None
 
 
 @brooks.finalizer(FINALIZER)
 async def cleanup_brook(brook: Brook, ctx: Context) -> Action | None:
     """Take a moment, and sometimes fail; what there is to clean up is the record itself."""
-    with records.run("cleanup", brook):
-        await trouble_loop(take_trouble(brook, "cleanup"))
+    with records.run("cleanup", brook) as answer:
+        answer.again = await trouble_loop(take_trouble(brook, "cleanup"))
         await asyncio.sleep(0.02)
-    return None
+    return AGAIN if answer.again else None
 
 
 @canals.finalizer(FINALIZER)
 def cleanup_canal(canal: Canal, ctx: BlockingContext) -> Action | None:
     """The same, in a thread."""
-    with records.run("cleanup", canal):
-        trouble_thread(take_trouble(canal, "cleanup"))
+    with records.run("cleanup", canal) as answer:
+        answer.again = trouble_thread(take_trouble(canal, "cleanup"))
         time.sleep(0.02)
-    return None
+    return AGAIN if answer.again else None
 
 
 async def one_boat(brook: Brook, ctx: Context) -> None:
@@ -193,25 +205,27 @@ def one_boat_in_thread(canal: Canal, ctx: BlockingContext) -> None:
         ctx.apply_owned(canal, wanted_boat(canal, kept))
 
 
-async def trouble_loop(trouble: Trouble | None) -> None:
-    """Raise, block the loop or hang."""
+async def trouble_loop(trouble: Trouble | None) -> bool:
+    """Raise, block the loop or hang; return whether the handler is to ask to be called again."""
     if trouble is None:
-        return
+        return False
+    if trouble.does == "raise":
+        raise Troubled(f"number {trouble.number}")
     if trouble.does == "block":
         time.sleep(trouble.seconds)  # noqa: ASYNC251 (that is the trouble)
-    elif trouble.does == "hang":
-        await asyncio.sleep(trouble.seconds)
     else:
-        raise Troubled(f"number {trouble.number}")
+        await asyncio.sleep(trouble.seconds)
+    return trouble.does == "requeue"
 
 
-def trouble_thread(trouble: Trouble | None) -> None:
-    """Raise, or hang in the thread."""
+def trouble_thread(trouble: Trouble | None) -> bool:
+    """Raise, or hang in the thread; return the same."""
     if trouble is None:
-        return
+        return False
     if trouble.does == "raise":
         raise Troubled(f"number {trouble.number}")
     time.sleep(trouble.seconds)
+    return trouble.does == "requeue"
 
 
 record_writes()

@@ -13,7 +13,6 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +21,13 @@ import yaml
 from rws_operator.errors import OperatorError
 from rws_operator.testing.kubeconfig import write_private
 from rws_operator.testing.supervise import die_with_parent
+from tests.chaos.facts import Process
 from tests.chaos.kinds import OPERATOR
 from tests.chaos.token_file import TokenFile
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rws_operator.testing.cluster import TestCluster
     from rws_operator.testing.gate import Gate
 
@@ -34,26 +36,6 @@ PROGRAM = "tests.chaos.replica"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/" + OPERATOR
 RESTART_SECONDS = 1.0
 STOP_SECONDS = 30.0
-
-
-@dataclass
-class Process:
-    """What is known of one process, from its start to its end.
-
-    Attributes:
-        name: POD_NAME.
-        frozen: When it was stopped by SIGSTOP, and when it went on (infinite: not).
-        signals: What else was sent to it.
-        exit_code: None while it runs.
-        ended: When it was seen to have ended; infinite while it runs.
-    """
-
-    name: str
-    started: float
-    frozen: list[tuple[float, float]] = field(default_factory=list)
-    signals: list[signal.Signals] = field(default_factory=list)
-    exit_code: int | None = None
-    ended: float = float("inf")
 
 
 class Slot:
@@ -85,6 +67,8 @@ class Slot:
         self._folder = folder
         self._program = program
         self._running: asyncio.subprocess.Process | None = None
+        self._name = ""
+        self._disturbed: list[tuple[float, float]] = []
 
     @property
     def now(self) -> Process:
@@ -114,14 +98,27 @@ class Slot:
 
     async def swap_token(self) -> None:
         """Put another token into the file, and let the one before count no more."""
-        await self.token.swap(self.now.name)
+        await self.token.swap(self._name)
+
+    @contextlib.contextmanager
+    def disturbance(self) -> Iterator[None]:
+        """Write down that a fault is on the way to the API server, as long as it is."""
+        number, began = len(self._disturbed), time.time()
+        self._disturbed.append((began, float("inf")))
+        try:
+            yield
+        finally:
+            self._disturbed[number] = (began, time.time())
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal; return whether there is a process."""
         if self._running is None:
             return False
         self.now.signals.append(number)
-        self._running.send_signal(number)
+        try:
+            self._running.send_signal(number)
+        except ProcessLookupError:  # it has just ended
+            return False
         return True
 
     async def freeze(self, seconds: float) -> bool:
@@ -130,8 +127,11 @@ class Slot:
         if running is None:
             return False
         number, began = len(process.frozen), time.time()
+        try:
+            running.send_signal(signal.SIGSTOP)
+        except ProcessLookupError:  # it has just ended
+            return False
         process.frozen.append((began, float("inf")))
-        running.send_signal(signal.SIGSTOP)
         try:
             await asyncio.sleep(seconds)
         finally:
@@ -152,9 +152,9 @@ class Slot:
         self.send(signal.SIGKILL)
 
     async def _start(self) -> None:
-        name = f"replica-{self.number}-{len(self.processes) + 1}"
+        self._name = name = f"replica-{self.number}-{len(self.processes) + 1}"
         await self.token.issue_soon(name)
-        process = Process(name, time.time())
+        process = Process(name, time.time(), disturbed=self._disturbed)
         with self.log(process).open("wb") as log:
             self._running = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", self._program, "serve"),
@@ -202,6 +202,11 @@ class Replicas:
                 if slot.processes and holder.startswith(f"{slot.now.name}_"):
                     self._leader = slot
         return self._leader
+
+    async def lease(self) -> tuple[str, int]:
+        """Who holds the Lease, and how often it has changed hands."""
+        spec = (await self._cluster.client.request("GET", self._lease)).json()["spec"]
+        return spec.get("holderIdentity") or "", spec.get("leaseTransitions") or 0
 
     async def chosen(self, target: str) -> list[Slot]:
         """The slots that a fault is aimed at: leader, standby (one), all."""

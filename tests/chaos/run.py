@@ -1,6 +1,7 @@
 """One run: a control plane with replicas and objects, the plan on them, then peace and the checks.
 
-    set up → plan (edits and faults beside each other) → converge → rest → read the facts → check
+    set up → plan (edits and faults beside each other) → converge → last round → rest →
+    another leader → read the facts → check
 
 Everything runs on one machine: the control plane, the replicas as processes of their own, the gates
 and the workload in this one.
@@ -9,72 +10,53 @@ and the workload in this one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
+import signal
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rws_operator.testing.audit import AuditLog
 from rws_operator.testing.cluster import TestCluster
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.gate import Gate
-from tests.chaos import checks_history
-from tests.chaos.checks_logs import check_logs
 from tests.chaos.checks_state import check_state
 from tests.chaos.deck import REPLICAS
 from tests.chaos.faults import Faults
-from tests.chaos.history import History, State, read_history, read_state
+from tests.chaos.history import read_history, read_state
 from tests.chaos.kinds import OPERATOR
+from tests.chaos.last_round import LastRound
 from tests.chaos.permissions import Permissions
+from tests.chaos.records import RECORDS, read_runs
 from tests.chaos.replicas import Replicas, Slot
+from tests.chaos.report import Report, check
 from tests.chaos.workload import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
+    from tests.chaos.facts import History, State
     from tests.chaos.plan import Plan
 
 NAMESPACE = "chaos"
 CONVERGE_SECONDS = 300.0
 """Back-off has grown meanwhile, and a watch that fell silent shows after more than a minute."""
 
-SETTLE_SECONDS = 10.0
-"""How long events of what went wrong may be told after that."""
+SETTLE_SECONDS, SETTLED_SECONDS = 10.0, 120.0
+"""How long nothing must be written before the rest begins, and how long that may take to come:
+events of what went wrong are told late, for they are told slowly."""
 
 _LEAD_SECONDS = 60.0
 """How long the first replica may take to lead."""
 
+_TAKE_OVER_SECONDS = 120.0
+"""How long another may take to lead and to run every object, of which there may be many."""
+
 _USER = f"system:serviceaccount:{NAMESPACE}:{OPERATOR}"
-
-
-@dataclass
-class Report:
-    """What came of a run.
-
-    Attributes:
-        complaints: Of each check, by its name; all empty if the run passed.
-        seen: What it saw, in numbers.
-    """
-
-    complaints: dict[str, list[str]]
-    seen: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def passed(self) -> bool:
-        """Whether no check complained."""
-        return not any(self.complaints.values())
-
-    def __str__(self) -> str:
-        lines = [f"{name}: {value}" for name, value in self.seen.items()]
-        for check, complaints in self.complaints.items():
-            lines.append(f"{'FAILED' if complaints else 'passed'}  {check.replace('_', ' ')}")
-            lines += [f"    {complaint}" for complaint in complaints[:20]]
-            if len(complaints) > 20:
-                lines.append(f"    and {len(complaints) - 20} more")
-        return "\n".join(lines)
 
 
 async def carry_out(
@@ -127,20 +109,31 @@ class _Run:
                 await self._disturb()
                 await self.faults.make_peace()
                 converged = await self._converge()
+                self.say("the last round")
+                last = LastRound(
+                    *(self.cluster.client, NAMESPACE, self.folder, self.workload, self.replicas),
+                    self._unsettled,
+                )
+                unmended = await last.carry_out()
+                await self._settle(log)
                 self.say(f"at rest for {rest_seconds:g} s")
-                await asyncio.sleep(SETTLE_SECONDS)
                 began = time.time()
                 await asyncio.sleep(rest_seconds)
                 rest = (began, time.time())
                 state = await self._state()
+                self.say("another leader")
+                restart, idle = time.time(), await self._change_leaders()
             finally:
                 closing.set()
                 await asyncio.gather(*(slot.stop() for slot in self.replicas.slots))
-        history = self._history(log, rest)
-        report = _check(history, state)
+        history = self._history(log, rest, restart)
+        lost_answers = self.faults.lost_answers + last.lost_answers
+        report = check(history, state, self._logs(), lost_answers)
+        report.complaints["last_round"] = unmended
+        report.complaints["restart"] += idle
         report.complaints["edits"] = self.workload.undone
-        report.complaints["logs"] = check_logs(self._logs())
-        report.seen = {**self._seen(history), "converged after": converged, **report.seen}
+        report.complaints["faults"] = self.faults.undone
+        report.seen |= {"edits": dict(self.workload.done), "converged after": converged}
         return report
 
     async def _disturb(self) -> None:
@@ -153,18 +146,53 @@ class _Run:
     async def _converge(self) -> str:
         """Wait until all is as it is to be; what is not so in time, the checks tell."""
         begin = asyncio.get_running_loop().time()
+        complaints = await self._unsettled(CONVERGE_SECONDS)
+        seconds = asyncio.get_running_loop().time() - begin
+        return f"{'not within ' if complaints else ''}{seconds:.0f} s"
+
+    async def _unsettled(self, seconds: float) -> list[str]:
+        """Wait until all is as it is to be, but not longer, and return what is not."""
+        give_up = asyncio.get_running_loop().time() + seconds
         told: list[str] = []
-        while True:
-            complaints = check_state(await self._state())
-            seconds = asyncio.get_running_loop().time() - begin
-            if not complaints:
-                return f"{seconds:.0f} s"
-            if seconds > CONVERGE_SECONDS:
-                return f"not within {seconds:.0f} s"
+        while complaints := check_state(await self._state()):
+            if asyncio.get_running_loop().time() > give_up:
+                break
             if complaints != told:
                 self.say(f"converging: {len(complaints)} left, e.g. {complaints[0]}")
             told = complaints
-            await asyncio.sleep(2)
+            await asyncio.sleep(1)
+        return complaints
+
+    async def _settle(self, log: AuditLog) -> None:
+        """Wait until no more is told of what went wrong; if that does not end, the rest tells."""
+
+        def is_quiet() -> bool:
+            writes = log.writes(user=_USER, where=lambda entry: entry.resource != "leases")
+            return time.time() - writes[-1].received > SETTLE_SECONDS
+
+        with contextlib.suppress(AssertionError):
+            await eventually(SETTLED_SECONDS, is_quiet, every=1.0)
+
+    async def _change_leaders(self) -> list[str]:
+        """Have another replica lead, and wait until it has run every object."""
+        leader = await self.replicas.leader()
+        assert leader is not None
+        before, began = leader.now.name, time.time()
+        leader.send(signal.SIGTERM)
+
+        def has_run_all() -> bool:
+            ran = {
+                run.object
+                for run in read_runs(self.folder / RECORDS)
+                if run.process != before and run.started > began and run.ended is not None
+            }
+            return ran >= {f"{kind}/{NAMESPACE}/{name}" for kind, name in self.workload.expected}
+
+        try:
+            await eventually(_TAKE_OVER_SECONDS, has_run_all, every=0.5)
+        except AssertionError:
+            return [f"no other leader ran every object in {_TAKE_OVER_SECONDS:g} s"]
+        return []
 
     async def _state(self) -> State:
         return await read_state(self.cluster.client, NAMESPACE, self.workload.expected)
@@ -176,51 +204,19 @@ class _Run:
             for process in slot.processes
         }
 
-    def _history(self, log: AuditLog, rest: tuple[float, float]) -> History:
+    def _history(self, log: AuditLog, rest: tuple[float, float], restart: float) -> History:
         return read_history(
-            log.entries(where=lambda entry: entry.user == _USER or entry.verb == "delete"),
+            # Not the control plane's own, such as its garbage collector.
+            log.entries(where=lambda e: e.user == _USER or not e.user.startswith("system:")),
             self.replicas.credentials,
             self.replicas.processes,
-            self.folder / "runs.jsonl",
+            self.folder / RECORDS,
             rest,
+            restart,
         )
-
-    def _seen(self, history: History) -> Mapping[str, Any]:
-        exits: dict[int | None, int] = {}
-        for process in history.processes:
-            exits[process.exit_code] = exits.get(process.exit_code, 0) + 1
-        return {
-            "edits": dict(self.workload.done),
-            "processes": f"{len(history.processes)}, exit codes {exits}",
-            "fenced writes": len(history.writes),
-            "runs": f"{len(history.runs)}, {sum(not run.succeeded for run in history.runs)} failed",
-            "cleanups": sum(run.work == "cleanup" for run in history.runs),
-        }
 
 
 def _keep_logs(control_plane: Path, folder: Path) -> None:
     """Keep what the control plane logged: its own folder goes with it."""
     for log in control_plane.glob("*.log"):
         shutil.copy(log, folder)
-
-
-def _check(history: History, state: State) -> Report:
-    excused = checks_history.Excused()
-    living = {obj["metadata"]["uid"] for obj in state.owners.values()}
-    complaints = {
-        "state": check_state(state),
-        "fence": checks_history.check_fence(history, excused),
-        "single_runs": checks_history.check_single_runs(history),
-        "leaders": checks_history.check_leaders(history),
-        "cleanups": checks_history.check_cleanups(history, living, excused),
-        "rest": checks_history.check_rest(history),
-        "exits": checks_history.check_exits(history),
-    }
-    return Report(
-        complaints,
-        {
-            "late writes, caught by SIGSTOP": [str(write) for write in excused.caught],
-            "late writes, held on the way": len(excused.held),
-            "finalizers overtaken by a deletion": [str(write) for write in excused.overtaken],
-        },
-    )

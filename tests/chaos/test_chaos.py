@@ -12,7 +12,7 @@ from tests.chaos.run import carry_out
 if TYPE_CHECKING:
     from pathlib import Path
 
-SEED, SECONDS, OBJECTS, REST_SECONDS = 9, 75.0, 40, 15.0
+SEED, SECONDS, OBJECTS, REST_SECONDS = 9, 45.0, 30, 15.0
 
 
 @pytest.mark.timeout(900)

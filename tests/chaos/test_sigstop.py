@@ -23,16 +23,19 @@ from rws_operator.testing.cluster import TestCluster
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.gate import Gate
-from tests.chaos.checks_history import Excused, check_fence
+from tests.chaos.checks_fence import Excused, check_fence
 from tests.chaos.checks_state import check_state
-from tests.chaos.history import History, Write, read_history, read_state
+from tests.chaos.history import read_history, read_state
 from tests.chaos.kinds import OPERATOR, Brook, wire
 from tests.chaos.permissions import Permissions
+from tests.chaos.records import RECORDS
 from tests.chaos.replicas import Replicas, Slot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from tests.chaos.facts import History, Write
 
 BROOK = Brook.resource_definition.kind
 BEFORE: dict[str, object] = {"text": "before", "size": 2}
@@ -99,8 +102,7 @@ class World:
             self.log.entries(user=f"system:serviceaccount:{self.namespace}:{OPERATOR}"),
             self.replicas.credentials,
             self.replicas.processes,
-            self.folder / "runs.jsonl",
-            (0.0, 0.0),
+            self.folder / RECORDS,
         )
 
 
@@ -164,7 +166,7 @@ async def test_a_write_that_sigstop_caught_behind_the_fence_does_no_harm(
         await eventually(30, world.is_as_it_is_to_be)
     stopped.frozen.append((stopped_at, time.time()))
     process.send_signal(signal.SIGCONT)
-    await eventually(3, lambda: stopped.exit_code is not None)
+    await eventually(30, lambda: stopped.exit_code is not None)
     assert stopped.exit_code == 1
 
     def caught() -> list[Write]:
@@ -172,7 +174,7 @@ async def test_a_write_that_sigstop_caught_behind_the_fence_does_no_harm(
         assert check_fence(world.history(), excused) == []
         return excused.caught
 
-    (write,) = await eventually(5, caught)
+    (write,) = await eventually(30, caught)
     assert (write.process, write.code) == (stopped.name, code)
     assert write.has_precondition
     await eventually(30, world.is_as_it_is_to_be)

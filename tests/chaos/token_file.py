@@ -39,6 +39,7 @@ class TokenFile:
         self._admin = Access.read(cluster.kubeconfig)
         self._namespace = namespace
         self._secret = ""
+        self._one_at_a_time = asyncio.Lock()  # what is in the file is what was issued last
 
     async def issue_soon(self, process: str) -> None:
         """Write a new token, once there is an API server that issues it."""
@@ -46,12 +47,18 @@ class TokenFile:
 
     async def swap(self, process: str) -> None:
         """Write a new token, and let the one before count no more."""
-        before = self._secret
-        await self._issue(process)
-        if before:
-            await self._request("DELETE", before)
+        async with self._one_at_a_time:
+            before = self._secret
+            await self._write_new(process)
+            if before:
+                await self._request("DELETE", before)
 
     async def _issue(self, process: str) -> bool:
+        async with self._one_at_a_time:
+            await self._write_new(process)
+        return True
+
+    async def _write_new(self, process: str) -> None:
         secrets = f"/api/v1/namespaces/{self._namespace}/secrets"
         made = await self._request("POST", secrets, {"metadata": {"generateName": "token-"}})
         secret = made["metadata"]
@@ -64,7 +71,6 @@ class TokenFile:
         fresh.write_text(token)
         fresh.replace(self.path)
         self._secret = f"{secrets}/{secret['name']}"
-        return True
 
     async def _request(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         return await asyncio.to_thread(self._admin.request_json, method, path, body)

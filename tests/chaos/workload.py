@@ -57,9 +57,10 @@ class Workload:
         """Do everything, each at its time or when it is possible."""
         async with asyncio.TaskGroup() as tasks:
             for (kind, name), edits in self._edits.items():
-                tasks.create_task(self._act(kind, name, edits, begin))
+                tasks.create_task(self.act(kind, name, *edits, begin=begin))
 
-    async def _act(self, kind: str, name: str, edits: list[Edit], begin: float) -> None:
+    async def act(self, kind: str, name: str, *edits: Edit, begin: float = 0.0) -> None:
+        """Do some edits of one object, one after another; at once, without a beginning."""
         loop = asyncio.get_running_loop()
         for edit in edits:
             await asyncio.sleep(max(0.0, begin + edit.at - loop.time()))
