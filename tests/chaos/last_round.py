@@ -104,6 +104,7 @@ class LastRound:
         self._workload = workload
         self._replicas = replicas
         self._settle = settle
+        self._unbegun: list[str] = []
 
     async def carry_out(self) -> list[str]:
         """Make it with one leader, and return what is not as it is to be afterwards."""
@@ -134,8 +135,9 @@ class LastRound:
             )
             for kind in OWNERS
         ]
-        await _all([each for kind in OWNERS for each in self._happenings(kind, prefix)])
-        complaints = await self._settle(SETTLED_SECONDS)
+        self._unbegun = []
+        await _all(each for kind in OWNERS for each in self._happenings(kind, prefix))
+        complaints = self._unbegun + await self._settle(SETTLED_SECONDS)
         self.lost_answers += sum(fault.hits for fault in losing)
         for fault in losing:
             fault.remove()
@@ -155,7 +157,12 @@ class LastRound:
         trouble = _trouble(does, "reconcile", TROUBLE_SECONDS)
         spec = {**_FRESH, "text": does, "trouble": trouble}
         await self._act(kind, name, Edit(0.0, "edit", spec))
-        await eventually(_BEGIN_SECONDS, trouble_file(self._folder, uid, 1, 0).exists)
+        try:
+            await eventually(_BEGIN_SECONDS, trouble_file(self._folder, uid, 1, 0).exists)
+        except AssertionError:
+            self._unbegun.append(
+                f"{kind} {name} was edited, and not run {_BEGIN_SECONDS:g} s later"
+            )
         await self._act(kind, name, edit)
 
     async def _act(self, kind: str, name: str, edit: Edit) -> None:
