@@ -528,31 +528,20 @@ class Operator:
             namespace: The namespace.
             client: The API server to use; the caller closes it. By default the original's.
         """
-        copied = copy.copy(self)
-        copied.lag_seconds = 0.0
-        copied._client = client or self._client
-        copied._lifecycle = None
-        copied._runnables = {
-            name: each.confined(namespace) if isinstance(each, Controller) else each
-            for name, each in self._runnables.items()
-        }
-        copied._rules = self._rules.copy()
-        copied._declaration = self._declaration.copy()
+        copied = self._copied(client or self._client, namespace)
         if self._election is not None:
             copied._election = replace(self._election, namespace=namespace)
         return copied
 
     def for_development(self, client: Client, *, alone: bool) -> Operator:
-        """A copy that ends at once.
+        """A copy that ends at once, and has not run so far.
 
         Args:
             client: The API server to use; the caller closes it.
             alone: Whether nobody else can run it there; then it works without a Lease.
         """
-        copied = copy.copy(self)
-        copied.lag_seconds = 0.0
+        copied = self._copied(client)
         copied.drain_seconds = min(self.drain_seconds, DEVELOPMENT_DRAIN_SECONDS)
-        copied._client = client
         if alone:
             copied._election = None
         return copied
@@ -615,6 +604,24 @@ class Operator:
         from rws_operator.cli import main
 
         raise SystemExit(main(self, argv))
+
+    def _copied(self, client: Client | None, namespace: str | None = None) -> Operator:
+        """A copy that has not run so far, whatever this one does, and leaves without a lag.
+
+        Controllers, webhooks and rules that are declared on it stay there. Shared are Runnables
+        of the author's own, and the functions that convert.
+        """
+        copied = copy.copy(self)
+        copied.lag_seconds = 0.0
+        copied._client = client
+        copied._lifecycle = None
+        copied._runnables = {
+            name: each.confined(namespace) if isinstance(each, Controller) else each
+            for name, each in self._runnables.items()
+        }
+        copied._rules = self._rules.copy()
+        copied._declaration = self._declaration.copy()
+        return copied
 
     def _versions(self) -> list[list[type[CustomResource]]]:
         return documents.versions(self._runnables.values(), self._declaration)
