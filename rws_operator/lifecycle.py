@@ -27,18 +27,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rws_operator.cache.informers import Informers
 from rws_operator.client import Client, client, identity
-from rws_operator.client.identity import own_namespace
 from rws_operator.controller.controller import Controller
 from rws_operator.controller.environment import Environment
 from rws_operator.controller.events import Recorder
 from rws_operator.controller.openapi import Schemas
-from rws_operator.election import LeaderElector
 from rws_operator.errors import LeadershipLost, OperatorError
 from rws_operator.health import FirstSync, Health, task_is_alive
 from rws_operator.heartbeat import Heartbeat
@@ -49,7 +46,8 @@ from rws_operator.whereabouts import handling
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from rws_operator.election.timing import Timing
+    from rws_operator.election import LeaderElector
+    from rws_operator.election.settings import ElectionSettings
     from rws_operator.runnable import Runnable
     from rws_operator.webhook.service import WebhookService
 
@@ -63,23 +61,6 @@ FLUSH_SECONDS = 2.0
 
 _AFTER_LEAVE_SECONDS = 1.0  # of the time until a lost Lease expires, for what ends after webhooks
 _CALLS_SECONDS = 1.0  # of what is left, for calls under way
-
-
-@dataclass(frozen=True)
-class Election:
-    """How an Operator elects its leader.
-
-    Args:
-        namespace: The Lease's, None for the pod's own.
-        lease: The Lease's name.
-        timing: The durations.
-        wall_clock: Seconds since the epoch, as the Lease tells them.
-    """
-
-    namespace: str | None
-    lease: str
-    timing: Timing
-    wall_clock: Callable[[], float]
 
 
 class Lifecycle:
@@ -99,7 +80,7 @@ class Lifecycle:
         name: str,
         runnables: Sequence[Runnable],
         *,
-        election: Election | None,
+        election: ElectionSettings | None,
         drain_seconds: float,
         webhooks: WebhookService | None = None,
         lag_seconds: float = 0.0,
@@ -182,7 +163,7 @@ class Lifecycle:
             client = given
             if client is None:
                 client = await stack.enter_async_context(await self._connect(kubeconfig, context))
-            self._elector = self._make_elector(client)
+            self._elector = self._election.elector(client) if self._election else None
             informers = Informers(client, self._name)
             recorder = Recorder(client, self._name, identity())
             environment = self._environment(client, informers, recorder)
@@ -341,21 +322,6 @@ class Lifecycle:
             for each, task in zip(self._runnables, self._controllers, strict=False)
             if not task.done() or (isinstance(each, Controller) and each.left_behind)
         ]
-
-    def _make_elector(self, client: Client) -> LeaderElector | None:
-        if self._election is None:
-            return None
-        timing = self._election.timing
-        return LeaderElector(
-            client,
-            self._election.namespace or own_namespace(client),
-            self._election.lease,
-            identity(),
-            lease_seconds=timing.lease_seconds,
-            renew_seconds=timing.renew_seconds,
-            retry_seconds=timing.retry_seconds,
-            wall_clock=self._election.wall_clock,
-        )
 
     async def _lead(self) -> None:
         """Let the controllers work once this replica leads."""
