@@ -377,7 +377,7 @@ async def test_nothing_is_left_behind(
         assert (status, text.count("[+]tidy: ")) == (200, 3), text
     assert asyncio.all_tasks() == tasks
     assert threads() == before_threads
-    await eventually(30, lambda: connections() <= before)
+    await eventually(10, lambda: connections() <= before)
 
 
 def threads() -> set[threading.Thread]:
@@ -514,7 +514,9 @@ async def test_a_standby_is_warm_and_takes_over_at_the_release(
 
     def replica(name: str, of: Any) -> Operator:
         operator = Operator("pair", client=of)
-        operator.leader_election(namespace=namespace.name)
+        operator.leader_election(
+            namespace=namespace.name, lease_seconds=30, renew_seconds=20, retry_seconds=8
+        )
         controller = operator.controller(Gadget, name=name, namespaces=[namespace.name])
 
         @controller.reconcile
@@ -534,7 +536,8 @@ async def test_a_standby_is_warm_and_takes_over_at_the_release(
                 assert worked == ["first"]
                 assert total("workqueue_depth", controller="second") == 1
                 first.stop()
-                await eventually(10, lambda: worked == ["first", "second"])  # it lasts for 15 s
+                # sooner than the next poll
+                await eventually(6, lambda: worked == ["first", "second"], every=0.02)
         assert (await other.request("GET", "/version")).status == 200
 
 
