@@ -70,6 +70,10 @@ async def take_over(writes: Writes, reference: Reference) -> None:
         except Conflict:
             if not tries_left:
                 raise
+        except NotFound as error:
+            if not is_gone(error, reference.kind, reference.key):
+                raise
+            return  # the apply makes it anew
         else:
             return
 

@@ -10,7 +10,7 @@ import pytest
 from rws_operator import metrics
 from rws_operator.client import client as connect
 from rws_operator.controller import Backoff, Context
-from rws_operator.errors import NotFound, OwnerReferenceError
+from rws_operator.errors import OwnerReferenceError
 from rws_operator.resources import kinds
 from rws_operator.testing import eventually
 from tests.controller.children import NAMESPACED
@@ -120,7 +120,7 @@ async def test_only_the_first_apply_takes_over(
 async def test_a_change_while_it_is_taken_over_is_kept(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
-    """The object changes, or goes, between the reading and the patch."""
+    """The object changes between the reading and the patch."""
     name = namespace.name
     made = child("child", a="1", b="2")
     made["metadata"] |= {"namespace": name}
@@ -137,16 +137,33 @@ async def test_a_change_while_it_is_taken_over_is_kept(
         answer = await here.context().apply(wanted)
         assert _data(answer) == {"a": "1", "b": "theirs"}
 
-        async def delete() -> None:
-            await cluster.client.delete(CONFIG, "child", name)
 
-        await delete()
+@pytest.mark.behaviour("STA-02")
+async def test_what_goes_while_it_is_taken_over_is_made_anew(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """Between the reading and the patch; that it went is known before the watch tells of it."""
+    name = namespace.name
+    made = child("child", a="1", b="2")
+    made["metadata"] |= {"namespace": name}
+    wanted = child("child", a="1")
+    wanted["metadata"] |= {"namespace": name}
+
+    async def delete() -> None:
+        await cluster.client.delete(CONFIG, "child", name)
+
+    async with (
+        gated(cluster) as behind,
+        world(behind.client, owned=[CONFIG], namespace=name) as here,
+    ):
         await here.cached(CONFIG, await cluster.client.create(made, field_manager=MANAGER))
         here.client.before_write = delete
-        with contextlib.suppress(NotFound):
-            await here.context().apply(wanted)
-        answer = await here.context().apply(wanted)
-        assert _data(answer) == {"a": "1"}
+        with behind.lag("configmaps"):
+            answer = await here.context().apply(wanted)
+            assert _data(answer) == {"a": "1"}
+            assert _data(await here.context().get(CONFIG, "child", name)) == {"a": "1"}
+            assert here.deltas[-2].new is None
+            assert here.deltas[-1].writer == WRITER
 
 
 @pytest.mark.behaviour("B19")
