@@ -177,7 +177,10 @@ class Context:
         return await self._apply(child, kind, owner)
 
     async def apply(self, obj: T, *, kind: Kind | None = None) -> T:
-        """Make an object be as given, like `apply_owned` but without an owner reference."""
+        """Make an object be as given, like `apply_owned` but without an owner reference.
+
+        In an undeclared kind each is sent, and what ``ctx.client`` once set there is not removed.
+        """
         return await self._apply(obj, kind, None)
 
     @overload

@@ -117,6 +117,24 @@ async def test_only_the_first_apply_takes_over(
 
 
 @pytest.mark.behaviour("STA-02")
+async def test_a_kind_that_is_not_declared_is_applied_as_it_is(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """Each apply is sent, and takes over nothing of what an earlier release made by update."""
+    name = namespace.name
+    made = child("child", a="1", b="2")
+    made["metadata"] |= {"namespace": name}
+    wanted = child("child", a="1")
+    wanted["metadata"] |= {"namespace": name}
+    await cluster.client.create(made, field_manager=MANAGER)
+    async with world(cluster.client, owned=[], namespace=name) as here:
+        for _ in range(2):
+            assert _data(await here.context().apply(wanted)) == {"a": "1", "b": "2"}
+            assert here.write_count == 1
+            assert here.client.reads == []
+
+
+@pytest.mark.behaviour("STA-02")
 async def test_a_change_while_it_is_taken_over_is_kept(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
