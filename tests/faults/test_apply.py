@@ -313,6 +313,9 @@ async def test_an_owner_made_again_adopts_nothing_by_its_name(
         async def are(wanted: dict[str, list[str]]) -> bool:
             return await owners() == wanted
 
+        async def is_gone() -> bool:
+            return not await cluster.client.list(Widget, namespace.name)
+
         await eventually(20, lambda: are({"kept": [old], "extra": [old]}))
         uids = {
             e["metadata"]["name"]: e["metadata"]["uid"]
@@ -321,6 +324,7 @@ async def test_an_owner_made_again_adopts_nothing_by_its_name(
         await settled(lambda: len(pruned))
         await cluster.client.delete(Widget, "w", namespace.name, propagation="Orphan")
         await eventually(60, lambda: are({"kept": [], "extra": []}))
+        await eventually(20, is_gone)  # the children are released first
         applied.remove("extra")
         new = (await widgets.create(size=2))["metadata"]["uid"]
         await eventually(20, lambda: are({"kept": [new], "extra": []}))
