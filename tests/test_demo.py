@@ -84,7 +84,7 @@ def test_waiting_gives_up() -> None:
     started = time.monotonic()
     with pytest.raises(NotSeen, match="a miracle: not seen within 0 s"):
         wait_for("a miracle", 0.3, lambda: None)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 10
     assert wait_for("a value", 0, lambda: 7) == 7
 
 

@@ -141,21 +141,21 @@ async def test_renewals_move_the_renew_time_only(replicas: Replicas) -> None:
         after = await replicas.lease()
         return after if after.record.renew_time > before.record.renew_time else None
 
-    after = await eventually(3, renewed)
+    after = await eventually(10, renewed)
     assert after.record.acquire_time == before.record.acquire_time
     assert after.record.transitions == 0
     assert after.wire["metadata"]["annotations"] == {"example.com/by": "someone"}
 
 
-async def test_a_standby_takes_over_within_a_second_of_the_release(replicas: Replicas) -> None:
+async def test_a_standby_takes_over_as_soon_as_it_sees_the_release(replicas: Replicas) -> None:
     """It watches the Lease: no poll interval, no expiry is waited for."""
-    first, ended = await replicas.leader("a", lease_seconds=15, renew_seconds=10, retry_seconds=2)
-    second, _ = await replicas.standby("b", lease_seconds=15, renew_seconds=10, retry_seconds=2)
+    first, ended = await replicas.leader("a", lease_seconds=15, renew_seconds=10, retry_seconds=8)
+    second, _ = await replicas.standby("b", lease_seconds=15, renew_seconds=10, retry_seconds=8)
     assert not second.handle().is_leader
     started = time.monotonic()
     await first.release()
     await second.handle().wait_until_leader()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 4
     await ended
     assert (await replicas.lease()).record.transitions == 1
     with pytest.raises(LeadershipLost):
@@ -204,7 +204,7 @@ async def test_a_deleted_lease_ends_leadership_at_once(replicas: Replicas) -> No
     await asyncio.sleep(0.3)
     await replicas.client.request("DELETE", replicas.path)
     with pytest.raises(LeadershipLost, match="deleted"):
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 10)
     assert not elector.handle().is_leader
     assert 'leader_election_master_status{name="op"} 0.0' in metrics_text()
 
@@ -216,7 +216,7 @@ async def test_another_holder_ends_leadership_at_once(replicas: Replicas) -> Non
     await asyncio.sleep(0.3)
     await replicas.edit({"spec": {"holderIdentity": "thief"}})
     with pytest.raises(LeadershipLost, match="held by thief"):
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 10)
     with pytest.raises(LeadershipLost, match="held by thief"):
         elector.fence.check()
 
@@ -234,7 +234,7 @@ async def test_without_watch_a_deletion_is_noticed_at_the_next_renewal(
         await elector.handle().wait_until_leader()
     await replicas.client.request("DELETE", replicas.path)
     with pytest.raises(LeadershipLost, match="deleted"):
-        await asyncio.wait_for(task, 3)
+        await asyncio.wait_for(task, 10)
 
 
 @pytest.mark.behaviour("RUN-03")
@@ -243,7 +243,7 @@ async def test_a_replica_that_was_stopped_before_leading_never_leads(replicas: R
     first, _ = await replicas.leader("a")
     second, ended = await replicas.standby("b")
     second.stop()
-    await asyncio.wait_for(ended, 1)
+    await asyncio.wait_for(ended, 10)
     await first.release()
     await asyncio.sleep(0.3)
     assert (await replicas.lease()).record.holder == ""
@@ -260,7 +260,7 @@ async def test_a_stopping_leader_renews_until_it_releases(replicas: Replicas) ->
     first.fence.check()
     assert (await replicas.lease()).record.holder == "a"
     await first.release()
-    await asyncio.wait_for(ended, 1)
+    await asyncio.wait_for(ended, 10)
 
 
 @pytest.mark.behaviour("RUN-08")
@@ -290,7 +290,7 @@ async def test_changed_tells_each_handle_of_each_change(replicas: Replicas) -> N
     assert await handle.changed() is True
     await elector.release()
     assert await handle.changed() is False
-    assert await asyncio.wait_for(late.changed(), 1) is False
+    assert await asyncio.wait_for(late.changed(), 10) is False
 
 
 # --- through a gate that fails on demand ----------------------------------------------------------
@@ -345,7 +345,7 @@ async def test_a_loss_does_not_wait_for_the_renewal_under_way(
         await hole.reached()
         await replicas.edit({"spec": {"holderIdentity": "thief"}})
         with pytest.raises(LeadershipLost, match="held by thief"):
-            await asyncio.wait_for(task, 1)
+            await asyncio.wait_for(task, 10)
 
 
 async def test_the_echo_of_the_own_release_is_no_loss(
@@ -358,7 +358,7 @@ async def test_the_echo_of_the_own_release_is_no_loss(
     with gate.hold(verb="update", resource="leases", stage="answer") as held:
         releasing = asyncio.get_running_loop().create_task(elector.release())
         await held.reached()
-        await eventually(2, lambda: not elector.holder)
+        await eventually(10, lambda: not elector.holder)
         held.release()
         await releasing
     await task
@@ -378,7 +378,7 @@ async def test_a_release_that_hangs_is_given_up(
         await hole.reached()
         started = time.monotonic()
         await elector.release()
-        assert time.monotonic() - started < 2.5
+        assert time.monotonic() - started < 8
     await task
 
 
@@ -399,8 +399,8 @@ async def test_unanswered_renewals_end_leadership_at_the_deadline(
     last = gate.asked(verb="update", resource="leases")[-1].at
     with faults[fault]():
         with pytest.raises(LeadershipLost, match="not renewed within 2 s"):
-            await asyncio.wait_for(task, 3)
-        assert 1.9 < asyncio.get_running_loop().time() - last < 2.5
+            await asyncio.wait_for(task, 10)
+        assert 1.9 < asyncio.get_running_loop().time() - last < 3  # the Lease expires
         with pytest.raises(LeadershipLost):
             elector.fence.check()
 
@@ -420,7 +420,7 @@ async def test_the_first_write_after_a_freeze_is_refused_before_any_timer_ran(
         await fenced.request("POST", path, body={"metadata": {"name": "after"}})
     assert gate.count(verb="create", resource="configmaps") == 1
     with pytest.raises(LeadershipLost, match="not renewed"):
-        await asyncio.wait_for(task, 1)
+        await asyncio.wait_for(task, 10)
 
 
 async def test_a_leader_survives_failures_shorter_than_the_deadline(
@@ -478,7 +478,7 @@ async def test_a_standbys_watch_heals(
     await first.release()
     async with asyncio.timeout(5):
         await second.handle().wait_until_leader()
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 1.5  # sooner than the next poll
 
 
 async def test_without_watch_a_release_is_seen_by_polling(
@@ -504,7 +504,7 @@ async def test_a_silent_watch_does_not_make_two_leaders(
     first, _ = await replicas.leader("a")
     second, _ = await replicas.standby("b", client=gated)
     await eventually(5, lambda: gate.open_watches(resource="leases"))
-    with gate.black_hole(verb="watch", resource="leases"):
+    with gate.black_hole(resource="leases", where=lambda r: r.verb != "update"):
         await eventually(8, lambda: gate.count(verb="update", resource="leases"))
         await asyncio.sleep(0.5)
     assert first.handle().is_leader

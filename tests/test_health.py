@@ -57,7 +57,7 @@ async def test_a_check_that_hangs_fails_in_time() -> None:
 
     health.add_liveness("webhook", hang)
     health.add_liveness("loop", lambda: None)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         report = await health.livez()
     assert report.results == {"webhook": "gave no answer within 0.05 s", "loop": None}
 

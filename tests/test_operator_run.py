@@ -367,7 +367,7 @@ async def test_nothing_is_left_behind(
         assert (status, text.count("[+]tidy: ")) == (200, 3), text
     assert asyncio.all_tasks() == tasks
     assert threads() == before_threads
-    await eventually(2, lambda: connections() <= before)
+    await eventually(10, lambda: connections() <= before)
 
 
 def threads() -> set[threading.Thread]:
@@ -526,7 +526,9 @@ async def test_a_standby_is_warm_and_takes_over_at_the_release(
                 first.stop()
                 released = asyncio.get_running_loop().time()
                 await eventually(5, lambda: worked == ["first", "second"], every=0.02)
-                assert asyncio.get_running_loop().time() - released < 1.5
+                assert (
+                    asyncio.get_running_loop().time() - released < 1.9
+                )  # sooner than the next poll
         assert (await other.request("GET", "/version")).status == 200
 
 

@@ -761,7 +761,7 @@ async def test_the_program_installs_serves_and_ends(
         await asyncio.sleep(0.5)
         again = time.monotonic()
         assert await running_program.stop("two") == 1
-        assert time.monotonic() - again < 1.5
+        assert time.monotonic() - again < 3  # within the lag
 
 
 def _vault(suffix: str) -> Any:

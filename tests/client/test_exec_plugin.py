@@ -164,7 +164,7 @@ async def test_a_program_that_hangs_is_killed(
 async def test_a_child_that_holds_the_output_open(tmp_path: Path) -> None:
     """What the program printed counts once it has ended; the child is killed soon."""
     text = f"sleep 60 & echo $! > {tmp_path}/pids; echo '{credential(token='t')}'"
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(10):
         found = await ExecPlugin(script(tmp_path / "login", text)).renew(refused=False)
     assert found.authorization == "Bearer t"
     assert_gone(tmp_path / "pids")
@@ -173,7 +173,7 @@ async def test_a_child_that_holds_the_output_open(tmp_path: Path) -> None:
 async def test_a_child_of_a_program_that_failed(tmp_path: Path) -> None:
     """The code is told, not that something holds the output open."""
     text = f"sleep 60 & echo $! > {tmp_path}/pids; exit 3"
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(10):
         with pytest.raises(KubeconfigError, match="ended with code 3"):
             await ExecPlugin(script(tmp_path / "login", text)).renew(refused=False)
     assert_gone(tmp_path / "pids")

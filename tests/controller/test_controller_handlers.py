@@ -152,7 +152,7 @@ async def test_plain_handler_works_and_blocks_nothing(
     def reconcile(widget: Widget, ctx: BlockingContext) -> Action:
         threads.add(threading.get_ident())
         asleep.set()
-        time.sleep(0.3)
+        time.sleep(2)
         ctx.apply_owned(widget, config_map("child", size=str(widget.spec.size)))
         ctx.patch_status(widget, {"size": widget.spec.size})
         return Action.await_change()
@@ -162,7 +162,7 @@ async def test_plain_handler_works_and_blocks_nothing(
         await eventually(10, asleep.is_set, every=0.01)
         started = asyncio.get_running_loop().time()
         await asyncio.sleep(0.01)
-        assert asyncio.get_running_loop().time() - started < 0.2
+        assert asyncio.get_running_loop().time() - started < 1.5
 
         async def is_ready() -> bool:
             return bool((await widgets.get()).get("status", {}).get("size") == 4)

@@ -183,7 +183,7 @@ async def test_stop_before_leading_never_starts(
     task = asyncio.create_task(controller.run())
     await eventually(10, lambda: lent.informers.unsynced() == [])
     lent.stopping.set()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         await task
     leading.set()
     await asyncio.sleep(0.2)
@@ -258,9 +258,9 @@ async def test_stop_is_bounded_whatever_a_handler_does(
     assert controller.left_behind == (stubborn != "async")
     let_go.set()
     # A worker that waits for nothing any more ends at once.
-    assert (0 if late else 0.3) <= took < 2.5
+    assert (0 if late else 0.3) <= took < 10
     assert cancelled or stubborn.startswith("thread")
-    await eventually(2, lambda: controller.left_behind == 0)
+    await eventually(10, lambda: controller.left_behind == 0)
 
 
 async def test_cancellation_cuts_the_work_at_once(
@@ -288,7 +288,7 @@ async def test_cancellation_cuts_the_work_at_once(
     task = asyncio.create_task(controller.run())
     await asyncio.wait_for(started.wait(), 10)
     task.cancel()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         with pytest.raises(asyncio.CancelledError):
             await task
     assert cancelled.is_set()
@@ -438,7 +438,7 @@ async def test_cut_watches_run_nothing_again(
             await eventually(10, lambda: gate.open_watches() == 2)
         assert await settled(lambda: len(runs)) == 20
         await widgets.resize(77, "w3")
-        await eventually(2, lambda: runs[20:] == ["w3"])
+        await eventually(10, lambda: runs[20:] == ["w3"])
     await widgets.release()
 
 

@@ -108,9 +108,9 @@ async def test_readiness_is_followed_by_itself_and_late() -> None:
     async with Forwarder(poll_seconds=0.3) as forwarder, replica(forwarder, "a") as a:
         a.is_ready = False
         assert await answer_of_new(forwarder) == "a"
-        await eventually(2, lambda: forwarder.ready == ())
+        await eventually(10, lambda: forwarder.ready == ())
         a.is_ready = True
-        await eventually(2, lambda: forwarder.ready == ("a",))
+        await eventually(10, lambda: forwarder.ready == ("a",))
 
 
 async def test_a_frozen_one_follows_no_more() -> None:
@@ -174,7 +174,7 @@ async def test_an_end_on_one_side_ends_the_other() -> None:
         caller.writer.write(b"bye\n")
         assert await caller.reader.readline() == b"a bye\n"
         caller.writer.close()
-        await eventually(2, lambda: not forwarder._ends)
+        await eventually(10, lambda: not forwarder._ends)
 
 
 def service_at(port: int = 443) -> dict[str, Any]:

@@ -120,7 +120,7 @@ async def test_a_watch_ends_well(gate: Gate, through: Client, path: str) -> None
     follower = await opened(gate, through, path)
     assert gate.inject(b'{"type":"BOOKMARK"}', resource="secrets") == 1
     assert gate.end_watches(resource="secrets") == 1
-    await asyncio.wait_for(follower.task, 2)
+    await asyncio.wait_for(follower.task, 10)
     assert follower.seen == b'{"type":"BOOKMARK"}\n'
 
 
@@ -129,7 +129,7 @@ async def test_a_watch_is_closed_at_once_each_time(gate: Gate, through: Client, 
     with gate.answer(200, text="", verb="watch") as closed:
         for _ in range(2):
             follower = Follower(through, path)
-            await asyncio.wait_for(follower.task, 2)
+            await asyncio.wait_for(follower.task, 10)
             assert follower.seen == b""
     assert closed.hits == 2
 
@@ -179,7 +179,7 @@ async def test_answers_trickle(gate: Gate, through: Client, path: str) -> None:
         assert slow.hits == 1
         assert len(follower.seen) > 0
     assert json.loads(listed.body)["items"][0]["metadata"]["name"] == "a"
-    await eventually(2, lambda: follower.seen.endswith(b"\n"))
+    await eventually(10, lambda: follower.seen.endswith(b"\n"))
     gate.trickle(100, verb="watch")
     gate.inject(b"x" * 1000)
     await asyncio.sleep(1)

@@ -240,7 +240,7 @@ async def test_a_server_without_streamed_lists_is_paged(watch_secrets: Start, st
     async with watch_secrets(wait=False) as watched:
         watched.gate.answer(status, resource="secrets", where=streams)
         await watched.make("a")
-        await watched.shows("a", within=2)
+        await watched.shows("a", within=10)
 
 
 @pytest.mark.behaviour("REC-01")
@@ -559,7 +559,7 @@ async def test_a_failing_watch_slows_no_other(watch_secrets: Start, status: int)
         await failing.reached(4)
         watched.gate.cut(resource="secrets", verb="watch")
         await watched.make("a")
-        await watched.shows("a", within=3)
+        await watched.shows("a", within=10)
         assert str(status) in (bad.health.last_error or "")
         assert watched.informers.unsynced()[0].startswith("configmaps")
 

@@ -167,7 +167,7 @@ async def test_a_new_certificate_is_served_while_open_connections_go_on(
     before = served()
     serving.renew()
     writer.write(CALL + b"{}")
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         await reader.readuntil(b"{}")
     writer.close()
     _, writer = await connect(server)
@@ -228,7 +228,7 @@ async def test_many_half_open_connections_harm_nobody(server: WebhookServer) -> 
         writer.write(CALL[:20])
     started = time.monotonic()
     assert [await call(server) for _ in range(10)] == [(200, None)] * 10
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 5
     assert all(await asyncio.gather(*(ends(reader, 2) for reader, _ in silent + half)))
     for _, writer in silent + half:
         writer.close()
@@ -242,7 +242,7 @@ async def test_leaving_it_answers_new_and_old_connections_and_closes_each(
     server.say_goodbye()
     assert await call(server) == (200, "close")
     writer.write(CALL + b"{}")
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         answer = await reader.read()
     assert b"Connection: close" in answer
     assert answer.endswith(b"{}")
@@ -268,7 +268,7 @@ async def test_a_stop_lets_the_call_under_way_end_and_closes_the_idle(
     assert not slow.done()
     webhooks.release.set()
     assert await slow == (200, "close")
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         await stopping
     idle_writer.close()
 
@@ -278,7 +278,7 @@ async def test_a_client_in_use_keeps_its_connection(server: WebhookServer) -> No
     reader, writer = await connect(server)
     for _ in range(2):
         writer.write(CALL + b"{}")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(10):
             await reader.readuntil(b"{}")
         await asyncio.sleep(0.7)
     writer.close()
@@ -293,7 +293,7 @@ async def test_what_was_sent_before_the_stop_is_answered(server: WebhookServer, 
     writer.write(CALL + b"{}")
     for _ in range(turns):
         await asyncio.sleep(0)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         _, answer = await asyncio.gather(server.stop(1), reader.read())
     assert answer.startswith(b"HTTP/1.1 200 ")
     writer.close()
@@ -311,7 +311,7 @@ async def test_a_call_that_is_sent_while_it_stops_is_answered_or_refused_before(
     await asyncio.sleep(milliseconds / 1000)
     if not reader.at_eof():
         writer.write(CALL + b"{}")
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
     await stopping
     writer.close()
@@ -339,7 +339,7 @@ async def test_a_stop_takes_the_rest_of_a_body_that_is_under_way(
     stopping = asyncio.create_task(server.stop(5))
     await asyncio.sleep(0.05)
     writer.write(b"}")
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(10):
         assert (await reader.read()).endswith(b"{}")
         await stopping
     writer.close()
@@ -367,7 +367,7 @@ async def test_a_stop_at_once_waits_for_no_idle_connection(server: WebhookServer
     await reader.readuntil(b"{}")
     started = time.monotonic()
     await server.stop(0)
-    assert time.monotonic() - started < 0.3
+    assert time.monotonic() - started < 0.9  # less than what half a call gets
     assert await ends(reader, 1)
     writer.close()
 
@@ -381,7 +381,7 @@ async def test_a_connection_that_was_closed_twice_does_not_fail_a_stop(
     if has_called:
         writer.write(CALL + b"{}")
         await reader.readuntil(b"{}")
-    transport: Any = await eventually(1, lambda: next(iter(server._transports), None), 0.01)
+    transport: Any = await eventually(10, lambda: next(iter(server._transports), None), 0.01)
     transport.close()
     transport.close()
     await server.stop(1)
@@ -417,7 +417,7 @@ async def test_a_call_whose_handshake_is_under_way_at_the_stop_is_answered(
     )
     await asyncio.sleep(0.05)
     writer.write(CALL + b"{}")
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(10):
         assert b" 200 " in await reader.read()
         await stopping
     writer.close()
@@ -439,7 +439,7 @@ async def test_a_handshake_that_ends_after_the_stop_is_not_answered(
             sock=raw, ssl=trusting(), server_hostname="localhost"
         )
         writer.write(CALL + b"{}")
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(10):
             answer = await reader.read()
         writer.close()
     assert b" 200 " not in answer
