@@ -24,7 +24,7 @@ from rws_operator.webhook.documents import configurations
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from rws_operator.lifecycle import Election
+    from rws_operator.election.settings import ElectionSettings
     from rws_operator.manifests.extras import Extras
     from rws_operator.resources import PolicyRule
     from rws_operator.runnable import Runnable
@@ -122,7 +122,7 @@ def manifests(
     *,
     namespace: str,
     target: WebhookTarget,
-    election: Election | None,
+    election: ElectionSettings | None,
     crds: list[dict[str, Any]],
     rules: Iterable[PolicyRule],
     image: str,

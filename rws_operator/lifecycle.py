@@ -11,11 +11,11 @@ Nothing waits for the webhooks, and they for nothing: every replica serves them,
 list needs our own conversion syncs only once the API server can call us. Hence such a kind does
 not hold back readiness.
 
-Every part is required: when one ends that must not, all end, and `run` raises its error. A lost
-Lease ends the controllers at once, without a drain; the fence refuses their writes already. Once
-they have ended this replica is what a follower is, and takes leave of the webhooks as at any stop,
-but in the time until the Lease expires: more than the controllers may be left over, e.g. a thread
-that a handler started, and must not meet the next leader.
+Every part is required: when one ends that must not, all end (`parts`), and `run` raises its error.
+A lost Lease ends the controllers at once, without a drain; the fence refuses their writes already.
+Once they have ended this replica is what a follower is, and takes leave of the webhooks as at any
+stop, but in the time until the Lease expires: more than the controllers may be left over, e.g. a
+thread that a handler started, and must not meet the next leader.
 
 Invariants: no controller works before it may (`Environment.leading`); the Lease is released only
 after the last controller has ended and left no handler at work, else it expires; nothing started
@@ -27,29 +27,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rws_operator.cache.informers import Informers
 from rws_operator.client import Client, client, identity
-from rws_operator.client.identity import own_namespace
 from rws_operator.controller.controller import Controller
 from rws_operator.controller.environment import Environment
 from rws_operator.controller.events import Recorder
 from rws_operator.controller.openapi import Schemas
-from rws_operator.election import LeaderElector
-from rws_operator.errors import LeadershipLost, OperatorError
+from rws_operator.errors import LeadershipLost
 from rws_operator.health import FirstSync, Health, task_is_alive
 from rws_operator.heartbeat import Heartbeat
 from rws_operator.listener import Listener
+from rws_operator.parts import Parts, cancel
 from rws_operator.server import Server
-from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from rws_operator.election.timing import Timing
+    from rws_operator.election import LeaderElector
+    from rws_operator.election.settings import ElectionSettings
     from rws_operator.runnable import Runnable
     from rws_operator.webhook.service import WebhookService
 
@@ -63,23 +61,6 @@ FLUSH_SECONDS = 2.0
 
 _AFTER_LEAVE_SECONDS = 1.0  # of the time until a lost Lease expires, for what ends after webhooks
 _CALLS_SECONDS = 1.0  # of what is left, for calls under way
-
-
-@dataclass(frozen=True)
-class Election:
-    """How an Operator elects its leader.
-
-    Args:
-        namespace: The Lease's, None for the pod's own.
-        lease: The Lease's name.
-        timing: The durations.
-        wall_clock: Seconds since the epoch, as the Lease tells them.
-    """
-
-    namespace: str | None
-    lease: str
-    timing: Timing
-    wall_clock: Callable[[], float]
 
 
 class Lifecycle:
@@ -99,7 +80,7 @@ class Lifecycle:
         name: str,
         runnables: Sequence[Runnable],
         *,
-        election: Election | None,
+        election: ElectionSettings | None,
         drain_seconds: float,
         webhooks: WebhookService | None = None,
         lag_seconds: float = 0.0,
@@ -115,9 +96,7 @@ class Lifecycle:
         self._heartbeat = Heartbeat()
         self._leading = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._ending = asyncio.Event()
-        self._failures: list[Exception] = []
-        self._controllers: list[asyncio.Task[None]] = []
+        self._parts = Parts(name)
         self._led = self._is_done_leading = False
 
     @property
@@ -132,7 +111,7 @@ class Lifecycle:
 
     def stop(self) -> None:
         """Ask `run` to end well."""
-        self._ending.set()
+        self._parts.ending.set()
 
     @property
     def is_leading(self) -> bool:
@@ -182,7 +161,7 @@ class Lifecycle:
             client = given
             if client is None:
                 client = await stack.enter_async_context(await self._connect(kubeconfig, context))
-            self._elector = self._make_elector(client)
+            self._elector = self._election.elector(client) if self._election else None
             informers = Informers(client, self._name)
             recorder = Recorder(client, self._name, identity())
             environment = self._environment(client, informers, recorder)
@@ -196,8 +175,7 @@ class Lifecycle:
             health.add_note("watch", informers.failing)
             async with asyncio.TaskGroup() as tasks:
                 await self._live(tasks, health, informers, recorder)
-        if self._failures:
-            raise _one_of(self._failures)
+        self._parts.raise_failures()
 
     async def _connect(self, kubeconfig: str | None, context: str | None) -> Client:
         return await client(kubeconfig, context, user_agent=f"{self._name} (rws-operator)")
@@ -221,23 +199,25 @@ class Lifecycle:
     ) -> None:
         serving = []
         if self._server is not None:
-            serving.append(self._start(tasks, "HTTP server", self._server.run))
+            serving.append(self._parts.start(tasks, "HTTP server", self._server.run))
         if self._webhooks is not None:
-            serving.append(self._start(tasks, "webhooks", self._webhooks.run))
+            serving.append(self._parts.start(tasks, "webhooks", self._webhooks.run))
         support = [
-            self._start(tasks, "informers", informers.run),
-            self._start(tasks, "event recorder", recorder.run),
+            self._parts.start(tasks, "informers", informers.run),
+            self._parts.start(tasks, "event recorder", recorder.run),
         ]
         if self._elector is not None:
-            support.append(self._start(tasks, "leader election", self._elector.run))
+            support.append(self._parts.start(tasks, "leader election", self._elector.run))
         for task in support:
             health.add_liveness(task.get_name(), task_is_alive(task))
         support.append(tasks.create_task(self._lead()))
-        self._controllers = [self._start(tasks, each.name, each.run) for each in self._runnables]
+        self._parts.controllers = [
+            self._parts.start(tasks, each.name, each.run) for each in self._runnables
+        ]
         leaving = tasks.create_task(self._leave())
         flush_seconds = FLUSH_SECONDS
         try:
-            await self._ending.wait()
+            await self._parts.ending.wait()
             health.drain()
             await self._drain()
         except asyncio.CancelledError:
@@ -247,70 +227,39 @@ class Lifecycle:
         finally:
             await self._cut()
             await self._release()
-            if not self._is_lost():
+            if not self._parts.leadership_is_lost:
                 await recorder.flush(flush_seconds)
             await asyncio.wait([leaving])
             self._is_done_leading = not self.has_lost_lease()
-            await _cancel(support)
-            await _cancel(serving)
-
-    def _start(
-        self, tasks: asyncio.TaskGroup, part: str, work: Callable[[], Awaitable[None]]
-    ) -> asyncio.Task[None]:
-        return tasks.create_task(self._guard(part, work), name=f"{self._name}: {part}")
-
-    async def _guard(self, part: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run a part; its end ends everything."""
-        handling.set({"part": part})
-        try:
-            await work()
-            if not self._ending.is_set():
-                raise OperatorError(
-                    f"operator {self._name}: {part} ended although nobody asked it to",
-                    remedy="a Runnable's run() returns once environment.stopping is set",
-                )
-        except LeadershipLost as error:
-            self._fail(part, error)
-            for task in self._controllers:
-                task.cancel()
-        except Exception as error:  # `run` raises it
-            self._fail(part, error)
-        finally:
-            self._ending.set()
-
-    def _fail(self, part: str, error: Exception) -> None:
-        log.error("a part failed, stopping", extra={"part": part, "error": error})
-        self._failures.append(error)
-
-    def _is_lost(self) -> bool:
-        return any(isinstance(failure, LeadershipLost) for failure in self._failures)
+            await cancel(support)
+            await cancel(serving)
 
     async def _drain(self) -> None:
         """Let the controllers finish what they are at, unless the Lease is lost."""
-        if self._is_lost():
+        if self._parts.leadership_is_lost:
             return
         log.info("draining")
         self._stopping.set()
         if self._elector is not None:
             self._elector.stop()
-        if self._controllers:
-            await asyncio.wait(self._controllers, timeout=self._drain_seconds + CUT_SECONDS)
+        if self._parts.controllers:
+            await asyncio.wait(self._parts.controllers, timeout=self._drain_seconds + CUT_SECONDS)
 
     async def _leave(self) -> None:
         """At the end, answer webhooks as long as somebody may call: others, or our own work."""
-        await self._ending.wait()
+        await self._parts.ending.wait()
         if self._webhooks is None:
             return
         self._webhooks.say_goodbye()
         if not self._webhooks.is_serving:
             return
-        if self._is_lost():
+        if self._parts.leadership_is_lost:
             await self._leave_soon(self._webhooks)
             return
         await asyncio.sleep(self._lag_seconds)
-        if self._controllers and self._drain_seconds > self._lag_seconds:
+        if self._parts.controllers and self._drain_seconds > self._lag_seconds:
             left = self._drain_seconds - self._lag_seconds
-            await asyncio.wait(self._controllers, timeout=left)
+            await asyncio.wait(self._parts.controllers, timeout=left)
         await self._webhooks.close()
 
     async def _leave_soon(self, webhooks: WebhookService) -> None:
@@ -322,11 +271,11 @@ class Lifecycle:
 
     async def _cut(self) -> None:
         """Cancel the controllers that are still at work, and wait a bounded time for them."""
-        await _cancel(self._controllers, CUT_SECONDS)
+        await cancel(self._parts.controllers, CUT_SECONDS)
 
     async def _release(self) -> None:
         """Give the Lease back, unless something that was cut is still at work; then it expires."""
-        if self._elector is None or self._is_lost():
+        if self._elector is None or self._parts.leadership_is_lost:
             return
         if busy := self._at_work():
             log.warning("the Lease is not released: something hangs", extra={"in": busy})
@@ -338,24 +287,9 @@ class Lifecycle:
         """Which parts have not ended, or left a handler at work; none before they start."""
         return [
             each.name
-            for each, task in zip(self._runnables, self._controllers, strict=False)
+            for each, task in zip(self._runnables, self._parts.controllers, strict=False)
             if not task.done() or (isinstance(each, Controller) and each.left_behind)
         ]
-
-    def _make_elector(self, client: Client) -> LeaderElector | None:
-        if self._election is None:
-            return None
-        timing = self._election.timing
-        return LeaderElector(
-            client,
-            self._election.namespace or own_namespace(client),
-            self._election.lease,
-            identity(),
-            lease_seconds=timing.lease_seconds,
-            renew_seconds=timing.renew_seconds,
-            retry_seconds=timing.retry_seconds,
-            wall_clock=self._election.wall_clock,
-        )
 
     async def _lead(self) -> None:
         """Let the controllers work once this replica leads."""
@@ -378,14 +312,3 @@ class Lifecycle:
             stopping=self._stopping,
             drain_seconds=self._drain_seconds,
         )
-
-
-async def _cancel(tasks: Sequence[asyncio.Task[None]], seconds: float | None = None) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks, timeout=seconds)
-
-
-def _one_of(failures: list[Exception]) -> Exception:
-    return failures[0] if len(failures) == 1 else ExceptionGroup("several parts failed", failures)

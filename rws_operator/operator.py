@@ -2,8 +2,12 @@
 
 An Operator is a definition: its name, its controllers, its webhooks, whether replicas elect a
 leader. From the definition come the permissions (`rules`), the objects that install it
-(`manifests`), the process that runs it (`run`, whose order `lifecycle` keeps) and the command
-line around it (`main`). Nothing here speaks to an API server.
+(`manifests`), the process that runs it (`run`, whose order `lifecycle` keeps), copies that run
+elsewhere and the command line around it (`main`). Nothing here speaks to an API server.
+
+Two parts of an Operator stand by themselves, and are inherited: how webhooks are declared
+(`webhook.declaring`), and how the run is seen from outside (`run_view`). Invariant: a copy knows
+nothing of the run of what it was copied from.
 """
 
 from __future__ import annotations
@@ -17,17 +21,19 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 from rws_operator import documents
 from rws_operator.controller.checks import check_type
 from rws_operator.controller.controller import Controller, ControllerOptions
+from rws_operator.election.settings import ElectionSettings
 from rws_operator.election.timing import Timing
 from rws_operator.errors import ConfigurationError, check_seconds
-from rws_operator.lifecycle import Election, Lifecycle
+from rws_operator.lifecycle import Lifecycle
 from rws_operator.manifests import merge_rules
 from rws_operator.manifests.names import check_label, check_qualified, check_subdomain, object_name
 from rws_operator.manifests.webhook import TIMEOUT_SECONDS
 from rws_operator.manifests.workload import WEBHOOK_PORT
 from rws_operator.resources import CustomResource, PolicyRule
+from rws_operator.run_view import RunView
 from rws_operator.runnable import Runnable
-from rws_operator.webhook.certificate import YEAR_SECONDS
-from rws_operator.webhook.declaration import STAGE_SECONDS, Declaration
+from rws_operator.webhook.declaration import Declaration
+from rws_operator.webhook.declaring import DeclaresWebhooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,17 +41,9 @@ if TYPE_CHECKING:
     from rws_operator.client import Client
     from rws_operator.manifests.extras import Extras
     from rws_operator.resources import Kind
-    from rws_operator.webhook.decorators import (
-        ConvertDecorator,
-        MutateDecorator,
-        ValidateDecorator,
-    )
-    from rws_operator.webhook.registration import WebhookOptions
     from rws_operator.webhook.service import TlsFiles, WebhookService
-    from rws_operator.webhook.webhooks import Webhooks
 
 _C = TypeVar("_C", bound=CustomResource)
-_S = TypeVar("_S", bound=CustomResource)
 _R = TypeVar("_R", bound=Runnable)
 
 __all__ = ["Operator", "Runnable"]
@@ -54,7 +52,7 @@ DEVELOPMENT_DRAIN_SECONDS = 0.2
 """How long `for_development` lets reconciles go on at a stop: somebody waits for the reload."""
 
 
-class Operator:
+class Operator(DeclaresWebhooks, RunView):
     """Controllers and webhooks that run together in one process.
 
     Args:
@@ -85,12 +83,12 @@ class Operator:
         self.drain_seconds = _finite(drain_seconds, f"operator {name}: drain_seconds")
         self.lag_seconds = _finite(lag_seconds, f"operator {name}: lag_seconds")
         self._object_name = object_name(name)
+        DeclaresWebhooks.__init__(self, Declaration(name, self._object_name))
+        RunView.__init__(self)
         self._client = client
-        self._election: Election | None = None
+        self._election: ElectionSettings | None = None
         self._runnables: dict[str, Runnable] = {}
         self._rules: list[PolicyRule] = []
-        self._declaration = Declaration(name, self._object_name)
-        self._lifecycle: Lifecycle | None = None
 
     def leader_election(
         self,
@@ -118,7 +116,7 @@ class Operator:
         """
         if namespace is not None:
             check_label(namespace, "leader election: namespace")
-        self._election = Election(
+        self._election = ElectionSettings(
             namespace,
             check_subdomain(lease or self._object_name, "leader election: lease"),
             Timing(lease_seconds, renew_seconds, retry_seconds),
@@ -149,11 +147,10 @@ class Operator:
         Raises:
             ConfigurationError: Another one has its name, or the operator runs already.
         """
-        if self._lifecycle is not None:
-            raise ConfigurationError(
-                f"operator {self.name}: {runnable.name} was added after the start",
-                remedy="add controllers before run()",
-            )
+        self._check_not_run(
+            f"operator {self.name}: {runnable.name} was added after the start",
+            "add controllers before run()",
+        )
         if runnable.name in self._runnables:
             raise ConfigurationError(
                 f"operator {self.name}: two controllers are named {runnable.name}",
@@ -161,166 +158,6 @@ class Operator:
             )
         self._runnables[runnable.name] = runnable
         return runnable
-
-    @overload
-    def validate(
-        self, kind: type[_C], **options: Unpack[WebhookOptions]
-    ) -> ValidateDecorator[_C]: ...
-
-    @overload
-    def validate(
-        self, kind: Kind, **options: Unpack[WebhookOptions]
-    ) -> ValidateDecorator[dict[str, Any]]: ...
-
-    def validate(self, kind: Any, **options: Unpack[WebhookOptions]) -> ValidateDecorator[Any]:
-        """Decorate the function that reviews requests for a kind before they are carried out.
-
-        It is called with an `AdmissionRequest` and raises `Denied` to refuse. What the class's
-        own validators refuse is denied before it is called. It is not asked about steps of a
-        deletion: updates of an object with a deletionTimestamp that change finalizers alone.
-
-        Args:
-            kind: A CustomResource class, whose CRD is printed too, or a Kind.
-            **options: How it is called:
-                path (text): Where it answers; default e.g. ``/validate/backups.example.com/v1``.
-                name (text): Its name in the configuration, at least three DNS labels; default
-                e.g. ``validate.backups.example.com``.
-                operations (list of texts): Default ``("CREATE", "UPDATE")``; also ``DELETE``,
-                ``CONNECT``.
-                subresources (list of texts): To be called for these in place of the object
-                itself, which is ``""``; default ``("",)``.
-                failure_policy (text): Whether a request fails where this webhook can't answer,
-                ``Fail`` (default) or goes on, ``Ignore``.
-                timeout_seconds (int): How long the API server waits, 1 to 30; default 10.
-                side_effects (text): ``None`` (default), or ``NoneOnDryRun`` where the function
-                writes elsewhere unless ``request.dry_run``.
-                match_policy (text): ``Equivalent`` (default) reviews requests in other versions of
-                the kind as well, ``Exact`` does not.
-                match_conditions (dict): CEL expressions by name, which must all be true; default
-                none.
-                namespace_selector (dict): Label selector of the objects' namespaces, as on the
-                wire; default all.
-                object_selector (dict): Label selector of the objects, as on the wire; default
-                all.
-                exempt_own_namespace (bool): Leave out the operator's own namespace; default True
-                for a Kind that has a namespace or is one, False for a class.
-
-        Raises:
-            ConfigurationError: An option can't be used, path or name are taken, or it runs already.
-        """
-        return self._declaration.validate(kind, options)
-
-    @overload
-    def mutate(self, kind: type[_C], **options: Unpack[WebhookOptions]) -> MutateDecorator[_C]: ...
-
-    @overload
-    def mutate(
-        self, kind: Kind, **options: Unpack[WebhookOptions]
-    ) -> MutateDecorator[dict[str, Any]]: ...
-
-    def mutate(self, kind: Any, **options: Unpack[WebhookOptions]) -> MutateDecorator[Any]:
-        """Decorate the function that changes objects of a kind before they are stored.
-
-        It is called with an `AdmissionRequest` and returns the object as it ought to be, or None
-        if it changed ``request.object`` in place. Only the differences are sent. It is not asked
-        about steps of a deletion, see `validate`.
-
-        Args:
-            kind: A CustomResource class, whose CRD is printed too, or a Kind.
-            **options: How it is called:
-                path (text): Where it answers; default e.g. ``/mutate/backups.example.com/v1``.
-                name (text): Its name in the configuration, at least three DNS labels; default
-                e.g. ``mutate.backups.example.com``.
-                operations (list of texts): Default ``("CREATE", "UPDATE")``; also ``DELETE``,
-                ``CONNECT``.
-                subresources (list of texts): To be called for these in place of the object
-                itself, which is ``""``; default ``("",)``.
-                failure_policy (text): Whether a request fails where this webhook can't answer,
-                ``Fail`` (default) or goes on, ``Ignore``.
-                timeout_seconds (int): How long the API server waits, 1 to 30; default 10.
-                side_effects (text): ``None`` (default), or ``NoneOnDryRun`` where the function
-                writes elsewhere unless ``request.dry_run``.
-                match_policy (text): ``Equivalent`` (default) reviews requests in other versions of
-                the kind as well, ``Exact`` does not.
-                match_conditions (dict): CEL expressions by name, which must all be true; default
-                none.
-                namespace_selector (dict): Label selector of the objects' namespaces, as on the
-                wire; default all.
-                object_selector (dict): Label selector of the objects, as on the wire; default
-                all.
-                reinvocation (text): ``IfNeeded`` lets the API server call again after later
-                webhooks changed the object; default ``Never``.
-                exempt_own_namespace (bool): Leave out the operator's own namespace; default True
-                for a Kind that has a namespace or is one, False for a class.
-
-        Raises:
-            ConfigurationError: An option can't be used, path or name are taken, or it runs already.
-        """
-        return self._declaration.mutate(kind, options)
-
-    def convert(self, source: type[_C], target: type[_S]) -> ConvertDecorator[_C, _S]:
-        """Decorate the function that makes one version of a kind from another.
-
-        One of the two is the storage version, so a kind of n versions needs 2 (n - 1) functions.
-
-        Never tighten the constraint of a stored field in a class that converts: one object stored
-        before then fails every list in another version, and with it informers, garbage collection
-        and the end of its namespace. Refuse new values in a validating webhook instead.
-
-        A value that stays at its path keeps the text it was written in. One that moves is written
-        as its type writes it: a datetime to the microsecond and with ``Z`` for UTC, a number as
-        int or float, an item without the nulls that are its defaults; a write at the other
-        version stores that. Where the exact text matters, let the field be a ``str``.
-
-        Keys that a class does not know (a newer schema's) stay where they were. In a list they
-        follow their item: it is known by its ``name``, else by its content, else by its place.
-        So where items are moved, added or left out, keep their names; what belongs to an item
-        that is not known again is gone.
-
-        The functions don't see managedFields, which stay as they are.
-
-        Args:
-            source: The class of the version it gets.
-            target: The class of the version it returns.
-
-        Raises:
-            ConfigurationError: They are no pair of versions, or have a function already.
-        """
-        return self._declaration.convert(source, target)
-
-    @property
-    def webhooks(self) -> Webhooks:
-        """The webhooks by path: what the decorators are made of, and raw conversion."""
-        return self._declaration.webhooks
-
-    def certificate(
-        self,
-        secret: str | None = None,
-        service: str | None = None,
-        *,
-        names: Sequence[str] = (),
-        lifetime_seconds: float = YEAR_SECONDS,
-        stage_seconds: float = STAGE_SECONDS,
-    ) -> None:
-        """Say how the webhooks' certificate is kept, where the defaults don't fit.
-
-        Args:
-            secret: The Secret that the replicas share it by, in the pod's namespace.
-            service: The Service that the API server calls; the printed one by default.
-            names: Further DNS names and IP addresses, e.g. that of ``--webhook-url``.
-            lifetime_seconds: How long one is valid; it is renewed after two thirds.
-            stage_seconds: How long each stage of a renewal lasts at least.
-
-        Raises:
-            ConfigurationError: A name or a duration can't be used.
-        """
-        self._declaration.set_certificate(
-            secret=secret,
-            service=service,
-            names=names,
-            lifetime_seconds=lifetime_seconds,
-            stage_seconds=stage_seconds,
-        )
 
     def rule(self, rule: PolicyRule) -> None:
         """Add a permission that no controller's declaration says, e.g. a webhook handler's.
@@ -330,11 +167,10 @@ class Operator:
         """
         remedy = 'write PolicyRule("", ("secrets",), ("get",))'
         check_type(rule, PolicyRule, f"operator {self.name}: rule", remedy)
-        if self._lifecycle is not None:
-            raise ConfigurationError(
-                f"operator {self.name}: a rule was added after the start",
-                remedy="add rules before run(); they are printed with the manifests",
-            )
+        self._check_not_run(
+            f"operator {self.name}: a rule was added after the start",
+            "add rules before run(); they are printed with the manifests",
+        )
         self._rules.append(rule)
 
     def rules(self) -> list[PolicyRule]:
@@ -498,10 +334,9 @@ class Operator:
             ConfigurationError: The definition is incomplete, or the surroundings are wrong.
             LeadershipLost: Another replica leads, or may; the process must end.
         """
-        if self._lifecycle is not None:
-            raise ConfigurationError(
-                f"operator {self.name} was run before", remedy="make a new Operator for each run"
-            )
+        self._check_not_run(
+            f"operator {self.name} was run before", "make a new Operator for each run"
+        )
         self.check_complete()
         self.webhooks.seal()
         self._lifecycle = Lifecycle(
@@ -528,80 +363,23 @@ class Operator:
             namespace: The namespace.
             client: The API server to use; the caller closes it. By default the original's.
         """
-        copied = copy.copy(self)
-        copied.lag_seconds = 0.0
-        copied._client = client or self._client
-        copied._lifecycle = None
-        copied._runnables = {
-            name: each.confined(namespace) if isinstance(each, Controller) else each
-            for name, each in self._runnables.items()
-        }
-        copied._rules = self._rules.copy()
-        copied._declaration = self._declaration.copy()
+        copied = self._copied(client or self._client, namespace)
         if self._election is not None:
             copied._election = replace(self._election, namespace=namespace)
         return copied
 
     def for_development(self, client: Client, *, alone: bool) -> Operator:
-        """A copy that ends at once.
+        """A copy that ends at once, and has not run so far.
 
         Args:
             client: The API server to use; the caller closes it.
             alone: Whether nobody else can run it there; then it works without a Lease.
         """
-        copied = copy.copy(self)
-        copied.lag_seconds = 0.0
+        copied = self._copied(client)
         copied.drain_seconds = min(self.drain_seconds, DEVELOPMENT_DRAIN_SECONDS)
-        copied._client = client
         if alone:
             copied._election = None
         return copied
-
-    def stop(self) -> None:
-        """Ask `run` to end well: drain, release the Lease, publish the last events, return."""
-        if self._lifecycle is not None:
-            self._lifecycle.stop()
-
-    @property
-    def http_port(self) -> int | None:
-        """The port of metrics and probes while `run` serves them, e.g. after it was given 0."""
-        return self._lifecycle.http_port if self._lifecycle is not None else None
-
-    @property
-    def webhook_port(self) -> int | None:
-        """The port of the webhooks while `run` serves them, e.g. after it was given 0."""
-        return self._lifecycle.webhook_port if self._lifecycle is not None else None
-
-    def is_leading(self) -> bool:
-        """Whether the controllers of this replica may work: it leads, or needs no Lease to."""
-        return (
-            self._lifecycle is not None
-            and self._lifecycle.is_leading
-            and not self._lifecycle.has_lost_lease()
-        )
-
-    def has_lost_lease(self) -> bool:
-        """Whether this replica led and may not write any more; any thread may ask.
-
-        Not after a clean stop, which ends what it led.
-        """
-        return self._lifecycle is not None and self._lifecycle.has_lost_lease()
-
-    def expires_in(self) -> float | None:
-        """Seconds until the Lease that this replica lost expires; any thread may ask.
-
-        Less than 0 after that, None as long as `has_lost_lease` is false.
-        """
-        return self._lifecycle.expires_in() if self._lifecycle is not None else None
-
-    @property
-    def blocked_seconds(self) -> float:
-        """How long the event loop has answered nothing, 0 while it does; any thread may ask."""
-        return self._lifecycle.blocked_seconds if self._lifecycle is not None else 0.0
-
-    def is_at_work(self) -> bool:
-        """Whether a controller, or a handler it left behind, has not ended; any thread may ask."""
-        return self._lifecycle is not None and self._lifecycle.is_at_work()
 
     def main(self, argv: Sequence[str] | None = None) -> NoReturn:
         """Be the program's command line: ``serve``, ``dev``, ``uninstall``, ``--manifests``.
@@ -615,6 +393,24 @@ class Operator:
         from rws_operator.cli import main
 
         raise SystemExit(main(self, argv))
+
+    def _copied(self, client: Client | None, namespace: str | None = None) -> Operator:
+        """A copy that has not run so far, whatever this one does, and leaves without a lag.
+
+        Controllers, webhooks and rules that are declared on it stay there. Shared are Runnables
+        of the author's own, and the functions that convert.
+        """
+        copied = copy.copy(self)
+        copied.lag_seconds = 0.0
+        copied._client = client
+        copied._lifecycle = None
+        copied._runnables = {
+            name: each.confined(namespace) if isinstance(each, Controller) else each
+            for name, each in self._runnables.items()
+        }
+        copied._rules = self._rules.copy()
+        copied._declaration = self._declaration.copy()
+        return copied
 
     def _versions(self) -> list[list[type[CustomResource]]]:
         return documents.versions(self._runnables.values(), self._declaration)

@@ -20,6 +20,7 @@ from rws_operator import (
     PolicyRule,
     kinds,
 )
+from rws_operator.client import Client, ClientConfig
 from rws_operator.errors import ConfigurationError, ResourceDefinitionError
 from rws_operator.resources import kind_of
 
@@ -259,6 +260,41 @@ async def test_an_operator_runs_once(tmp_path: Any) -> None:
         validating(operator)
     with pytest.raises(ConfigurationError, match="Thing to Thing was added after the start"):
         operator.convert(Thing, Thing)(lambda thing: thing)
+
+
+@pytest.mark.parametrize("where", ["development", "namespace"])
+async def test_a_copy_has_not_run_and_declares_nothing_on_the_original(
+    where: str, tmp_path: Any
+) -> None:
+    """A copy of what ran takes more and runs; the original stays as it was."""
+    operator = Operator("app")
+    operator.controller(Thing, namespaces=["a", "b"]).reconcile(reconcile)
+    with pytest.raises(ConfigurationError, match="no kubeconfig"):
+        await operator.run(kubeconfig=str(tmp_path / "none"))
+    before = operator.rules()
+    async with Client(ClientConfig("http://127.0.0.1:1")) as client:
+        if where == "development":
+            copy = operator.for_development(client, alone=True)
+        else:
+            copy = operator.confined("here", client)
+        copy.controller(kinds.ConfigMap).reconcile(reconcile)
+        copy.rule(PolicyRule("", ("secrets",), ("get",)))
+        validating(copy)
+        assert copy.rules() != before == operator.rules()
+        assert operator.kinds() == [kind_of(Thing)]
+        assert not operator.webhooks.endpoints
+        running = asyncio.create_task(copy.run(webhook_port=None))
+        await asyncio.sleep(0)
+        copy.stop()
+        await asyncio.wait_for(running, 10)
+
+
+def test_a_controllers_copy_watches_what_it_is_confined_to() -> None:
+    """One namespace where its kind lives in any; what the original does if none is given."""
+    things = Controller(Thing, namespaces=["a", "b"])
+    assert things.confined(None).namespaces == things.namespaces == ("a", "b")
+    assert things.confined("c").namespaces == ("c",)
+    assert Controller(kinds.Node).confined("c").namespaces is None
 
 
 def validating(operator: Operator, kind: Any = Thing, **options: Any) -> None:

@@ -1,8 +1,8 @@
 """The client: the only package that speaks HTTP to the API server.
 
 `load` and `kubeconfig` find the server, `credentials` and `tls` say who we are, `transport`
-sends one request, `retry` repeats those that may be, `api` holds Kubernetes' verbs. Nothing
-above this package opens a connection to the API server.
+sends one request, `retry` repeats those that may be, `rest` gives each its deadline and fence,
+`api` holds Kubernetes' verbs. Nothing above this package opens a connection to the API server.
 
 A program gets one by ``from rws_operator.client import client`` and ``await client()``.
 """

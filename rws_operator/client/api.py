@@ -1,19 +1,16 @@
-"""The client: Kubernetes' verbs, typed, over one `Transport`.
+"""The client: Kubernetes' verbs, typed, over the requests of `rest`.
 
-Every call has a deadline that covers the wait for a connection, the retries and the answer. A
-class (`CustomResource`) gives instances of it, a `Kind` gives dicts as the server sent them.
-A client that is `fenced` or `observed` shares its connections with the one it was made from. Each
-write of a fenced client asks the fence again at each try; an observed one tells of its writes.
+A class (`CustomResource`) gives instances of it, a `Kind` gives dicts as the server sent them.
+A client that is `fenced` or `observed` shares its connections with the one it was made from; an
+observed one tells of its writes. Invariant: each verb is a `request`, with its deadline and fence.
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
-
-import msgspec
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from rws_operator.client.content_type import (
     APPLY_PATCH,
@@ -22,28 +19,27 @@ from rws_operator.client.content_type import (
     STRATEGIC_MERGE_PATCH,
 )
 from rws_operator.client.document import (
-    decode_page,
     decoded,
+    delete_options,
     document,
     item_of,
+    key_in,
+    key_of,
     metadata_of,
     path_of,
 )
+from rws_operator.client.listing import read_pages
 from rws_operator.client.load import load_config
-from rws_operator.client.path import collection_path, list_path, object_path, target_of
-from rws_operator.client.retry import Requests
-from rws_operator.client.transport import Transport
-from rws_operator.errors import DeadlineExceeded, Expired
+from rws_operator.client.path import collection_path, given, list_path, object_path
+from rws_operator.client.rest import RestClient
 from rws_operator.resources import CustomResource, Kind, ObjectKey, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from rws_operator.client.answer import Answer
     from rws_operator.client.config import ClientConfig
-    from rws_operator.client.fence import Fence
     from rws_operator.client.observer import WriteObserver
-    from rws_operator.client.transport import Stream
     from rws_operator.resources.wire import KubernetesModel, ObjectLike
 
 T = TypeVar("T", bound=CustomResource)
@@ -57,7 +53,7 @@ _PATCHES: dict[PatchType, str] = {
 }
 
 
-class Client:
+class Client(RestClient):
     """A client of one API server.
 
     Use it as an async context manager, or `close` it. It may be made outside of an event loop,
@@ -69,40 +65,8 @@ class Client:
     """
 
     def __init__(self, config: ClientConfig, *, user_agent: str | None = None) -> None:
-        self.config = config
-        self._transport = Transport(config, user_agent or "rws-operator")
-        self._requests = Requests(config, self._transport)
-        self._fence: Fence | None = None
+        super().__init__(config, user_agent=user_agent)
         self._observer: WriteObserver | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close every connection, those of fenced clients made from this one too."""
-        await self._transport.close()
-
-    def fenced(self, fence: Fence) -> Client:
-        """Return a client of the same connections whose writes pass a fence.
-
-        Args:
-            fence: Asked before each POST, PUT, PATCH and DELETE, once its connection is had.
-        """
-        client = copy.copy(self)
-        client._fence = fence
-        return client
-
-    def check_fence(self) -> None:
-        """Return if a write could start now; always, where no fence was given.
-
-        Raises:
-            LeadershipLost: The fence would refuse it.
-        """
-        if self._fence is not None:
-            self._fence.check()
 
     def observed(self, observer: WriteObserver) -> Client:
         """Return a client of the same connections and fence whose writes somebody is told of.
@@ -114,96 +78,6 @@ class Client:
         client = copy.copy(self)
         client._observer = observer
         return client
-
-    async def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        body: bytes | Mapping[str, Any] | Sequence[Any] | None = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-        deadline: float = 30.0,
-        priority: bool = False,
-    ) -> Answer:
-        """Send a request and return its answer.
-
-        Args:
-            method: The HTTP verb in capitals.
-            path: Absolute path.
-            params: Query parameters.
-            body: The body; anything but bytes is encoded as JSON.
-            content_type: The body's type.
-            accept: The answer's type.
-            deadline: Seconds for all of it: waiting for a connection, retries and the answer.
-            priority: Never wait for a connection, as the Lease must not.
-
-        Raises:
-            ApiError: The server refused; its subclass says how.
-            ConnectionFailed: No answer came.
-            DeadlineExceeded: None came in time.
-            LeadershipLost: The fence refused; nothing was sent.
-        """
-        target = target_of(path, params)
-        if body is not None and not isinstance(body, bytes):
-            body = msgspec.json.encode(body)
-        give_up_at = asyncio.get_running_loop().time() + deadline
-        try:
-            async with asyncio.timeout_at(give_up_at):
-                return await self._requests.send(
-                    method,
-                    target,
-                    body,
-                    content_type=content_type,
-                    accept=accept,
-                    give_up_at=give_up_at,
-                    fence=self._fence if method != "GET" else None,
-                    priority=priority,
-                )
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"{method} {path}: {self.config.server} did not answer within {deadline:g} s",
-                remedy="check the network and the API server's load; a write may have been done",
-            ) from None
-
-    @asynccontextmanager
-    async def stream(
-        self,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        accept: str = "application/json",
-        connect_deadline: float = 30.0,
-        idle_deadline: float | None = None,
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Send a GET whose answer goes on, such as a watch; give its chunks as they come.
-
-        Args:
-            path: Absolute path.
-            params: Query parameters.
-            accept: The answer's type.
-            connect_deadline: Seconds until the answer must have begun.
-            idle_deadline: Seconds that may pass between two chunks; None: any time.
-
-        Raises:
-            ApiError: The answer is no success; no chunk was given.
-            ConnectionFailed: No answer came, or (from the iterator) the connection broke.
-            DeadlineExceeded: A deadline passed.
-        """
-        target = target_of(path, params)
-        try:
-            async with asyncio.timeout(connect_deadline):
-                stream = await self._requests.open_stream(target, accept)
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"GET {path}: {self.config.server} did not answer within {connect_deadline:g} s",
-                remedy="check the network and the API server's load",
-            ) from None
-        try:
-            yield _Chunks(stream, idle_deadline, path)
-        finally:
-            stream.close()
 
     @overload
     async def get(self, kind: type[T], name: str, namespace: str | None = None) -> T: ...
@@ -265,23 +139,12 @@ class Client:
         """
         resource = kind_of(kind)
         path = list_path(resource, namespace)
-        params = _set(labelSelector=label_selector, fieldSelector=field_selector)
-        found: list[Any] = []
-        page_params = {**params, "limit": str(limit)}
-        while True:
-            try:
-                answer = await self.request("GET", path, params=page_params)
-            except Expired:
-                if "continue" not in page_params:
-                    raise
-                # The pages took longer than the server keeps history: once more, in one piece.
-                found, page_params = [], params
-                continue
-            page = decode_page(answer.body)
-            found += [item_of(kind, resource, item) for item in page.items or ()]
-            if not page.metadata.next:
-                return found
-            page_params = {**params, "limit": str(limit), "continue": page.metadata.next}
+        return await read_pages(
+            lambda page: self.request("GET", path, params=page),
+            partial(item_of, kind, resource),
+            given(labelSelector=label_selector, fieldSelector=field_selector),
+            limit,
+        )
 
     @overload
     async def create(
@@ -331,8 +194,8 @@ class Client:
         resource, wire = document(obj, kind)
         namespace = namespace or metadata_of(wire).get("namespace")
         path = collection_path(resource, namespace)
-        params = _set(fieldManager=field_manager, dryRun="All" if dry_run else None)
-        key = _key(resource, namespace, metadata_of(wire).get("name"))
+        params = given(fieldManager=field_manager, dryRun="All" if dry_run else None)
+        key = key_of(resource, namespace, metadata_of(wire).get("name"))
         answer = await self._write("POST", path, resource, key, params=params, body=wire)
         return decoded(type(obj), answer.body)
 
@@ -388,8 +251,8 @@ class Client:
         """
         resource, wire = document(obj, kind)
         path = path_of(resource, wire, namespace, subresource)
-        params = _set(fieldManager=field_manager, dryRun="All" if dry_run else None)
-        key = _key_of(resource, wire, namespace)
+        params = given(fieldManager=field_manager, dryRun="All" if dry_run else None)
+        key = key_in(resource, wire, namespace)
         answer = await self._write("PUT", path, resource, key, params=params, body=wire)
         return decoded(type(obj), answer.body)
 
@@ -453,8 +316,8 @@ class Client:
             "PATCH",
             object_path(resource, name, namespace, subresource),
             resource,
-            _key(resource, namespace, name),
-            params=_set(fieldManager=field_manager, fieldValidation=field_validation),
+            key_of(resource, namespace, name),
+            params=given(fieldManager=field_manager, fieldValidation=field_validation),
             body=patch,
             content_type=_PATCHES[type],
         )
@@ -514,7 +377,7 @@ class Client:
             "PATCH",
             path_of(resource, wire, namespace, subresource),
             resource,
-            _key_of(resource, wire, namespace),
+            key_in(resource, wire, namespace),
             params={"fieldManager": field_manager, "force": "true" if force else "false"},
             body=wire,
             content_type=APPLY_PATCH,
@@ -547,16 +410,9 @@ class Client:
             NotFound: There is none.
             Conflict: ``uid`` or ``resource_version`` differ.
         """
-        preconditions = _set(uid=uid, resourceVersion=resource_version)
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if preconditions:
-            options["preconditions"] = preconditions
-        if propagation is not None:
-            options["propagationPolicy"] = propagation
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
+        options = delete_options(uid, resource_version, propagation, grace_seconds)
         resource = kind_of(kind)
-        path, key = object_path(resource, name, namespace), _key(resource, namespace, name)
+        path, key = object_path(resource, name, namespace), key_of(resource, namespace, name)
         await self._write("DELETE", path, resource, key, body=options)
 
     async def _write(
@@ -590,42 +446,3 @@ async def client(
     config = await asyncio.to_thread(load_config, kubeconfig, context)
     await config.credentials.authorization()
     return Client(config, user_agent=user_agent)
-
-
-class _Chunks:
-    """The chunks of a stream, each within the idle deadline."""
-
-    def __init__(self, stream: Stream, idle_deadline: float | None, path: str) -> None:
-        self._stream = stream
-        self._idle_deadline = idle_deadline
-        self._path = path
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            async with asyncio.timeout(self._idle_deadline):
-                chunk = await self._stream.read()
-        except TimeoutError:
-            raise DeadlineExceeded(
-                f"GET {self._path}: the stream was silent for {self._idle_deadline:g} s",
-                remedy="open it again; the connection is half open, or the server hangs",
-            ) from None
-        if not chunk:
-            raise StopAsyncIteration
-        return chunk
-
-
-def _key(kind: Kind, namespace: str | None, name: str | None) -> ObjectKey:
-    return ObjectKey((namespace or "") if kind.namespaced else "", name or "")
-
-
-def _key_of(kind: Kind, wire: Mapping[str, Any], namespace: str | None) -> ObjectKey:
-    metadata = metadata_of(wire)
-    return _key(kind, namespace or metadata.get("namespace"), metadata.get("name"))
-
-
-def _set(**params: str | None) -> dict[str, str]:
-    """Return the parameters that are set."""
-    return {name: value for name, value in params.items() if value is not None}

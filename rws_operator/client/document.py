@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rws_operator.client.decode import decode_json, decode_object
-from rws_operator.client.path import object_path
+from rws_operator.client.path import given, object_path
 from rws_operator.errors import ConfigurationError
-from rws_operator.resources import CustomResource, Kind, kind_of, to_wire
+from rws_operator.resources import CustomResource, Kind, ObjectKey, kind_of, to_wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,6 +84,17 @@ def metadata_of(wire: Mapping[str, Any]) -> Mapping[str, Any]:
     return wire.get("metadata") or {}
 
 
+def key_of(kind: Kind, namespace: str | None, name: str | None) -> ObjectKey:
+    """Return what tells an object of a kind from others, as the server will have it."""
+    return ObjectKey((namespace or "") if kind.namespaced else "", name or "")
+
+
+def key_in(kind: Kind, wire: Mapping[str, Any], namespace: str | None) -> ObjectKey:
+    """Return the same of an object that names itself."""
+    metadata = metadata_of(wire)
+    return key_of(kind, namespace or metadata.get("namespace"), metadata.get("name"))
+
+
 def path_of(
     resource: Kind, wire: Mapping[str, Any], namespace: str | None, subresource: str | None
 ) -> str:
@@ -99,3 +110,20 @@ def path_of(
             f"{resource} without metadata.name", remedy="set it, or use create for generateName"
         )
     return object_path(resource, name, namespace or metadata.get("namespace"), subresource)
+
+
+def delete_options(
+    uid: str | None,
+    resource_version: str | None,
+    propagation: str | None,
+    grace_seconds: int | None,
+) -> dict[str, Any]:
+    """Return the body of a delete; the arguments are those of `Client.delete`."""
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if preconditions := given(uid=uid, resourceVersion=resource_version):
+        options["preconditions"] = preconditions
+    if propagation is not None:
+        options["propagationPolicy"] = propagation
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    return options

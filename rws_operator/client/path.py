@@ -67,6 +67,11 @@ def target_of(path: str, params: Mapping[str, str] | None) -> str:
         ) from None
 
 
+def given(**params: str | None) -> dict[str, str]:
+    """Return the parameters that are given, i.e. not None."""
+    return {name: value for name, value in params.items() if value is not None}
+
+
 @lru_cache(maxsize=512)
 def _query(params: tuple[tuple[str, str], ...]) -> str:
     """Encode a query; most requests of a controller repeat one of a few."""

@@ -8,7 +8,7 @@ asked, and the next statement hands the bytes to the socket.
 
 Invariants: requests share a bounded pool, watches and the Lease have one of their own, so neither
 can starve the other; a connection goes back to its pool only after its answer was read whole.
-Deadlines are the caller's (`rws_operator.client.api`).
+Deadlines are the caller's (`rws_operator.client.rest`).
 """
 
 from __future__ import annotations

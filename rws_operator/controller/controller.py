@@ -237,12 +237,16 @@ class Controller(Generic[T]):
             )
         return self._reconcile
 
-    def confined(self, namespace: str) -> Controller[T]:
-        """A copy that watches one namespace, where its kind lives in any, and has not run."""
+    def confined(self, namespace: str | None) -> Controller[T]:
+        """A copy that has not run, and watches one namespace, where its kind lives in any.
+
+        Args:
+            namespace: None to watch what this one does.
+        """
         copied = copy.copy(self)
         copied._rules = self._rules.copy()
         copied._loop, copied._mappings = None, []
-        if self.kind.namespaced:
+        if namespace is not None and self.kind.namespaced:
             copied.namespaces = check_namespaces([namespace], f"controller {self.name}")
         return copied
 

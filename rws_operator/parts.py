@@ -1,0 +1,100 @@
+"""The tasks of one run of an Operator, and how the end of one is the end of all.
+
+`lifecycle` says which parts there are and in which order they start and stop. Invariants: no part
+ends unnoticed: each that ends before it was asked to, or fails, begins the end of the run and is
+told of; a lost Lease cancels the controllers at once, for the next leader may begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from rws_operator.errors import LeadershipLost, OperatorError
+from rws_operator.whereabouts import handling
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+log = logging.getLogger("rws_operator.operator")
+
+
+class Parts:
+    """What runs at once in one run; every part is required.
+
+    Args:
+        name: The Operator's name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._failures: list[Exception] = []
+        self.controllers: list[asyncio.Task[None]] = []
+        """Those that end at once with the Lease."""
+        self.ending = asyncio.Event()
+        """Set once everything is to end."""
+
+    @property
+    def leadership_is_lost(self) -> bool:
+        """Whether a part ended since its Lease is lost."""
+        return any(isinstance(failure, LeadershipLost) for failure in self._failures)
+
+    def start(
+        self, tasks: asyncio.TaskGroup, part: str, work: Callable[[], Awaitable[None]]
+    ) -> asyncio.Task[None]:
+        """Start a part.
+
+        Args:
+            tasks: Whose task it is.
+            part: What it is called, in logs and errors.
+            work: Runs until it is cancelled, or until the end was asked for.
+        """
+        return tasks.create_task(self._guard(part, work), name=f"{self._name}: {part}")
+
+    def raise_failures(self) -> None:
+        """Return if no part failed.
+
+        Raises:
+            Exception: What ended a part; an ExceptionGroup if several failed.
+        """
+        if len(self._failures) > 1:
+            raise ExceptionGroup("several parts failed", self._failures)
+        if self._failures:
+            raise self._failures[0]
+
+    async def _guard(self, part: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run a part; its end ends everything."""
+        handling.set({"part": part})
+        try:
+            await work()
+            if not self.ending.is_set():
+                raise OperatorError(
+                    f"operator {self._name}: {part} ended although nobody asked it to",
+                    remedy="a Runnable's run() returns once environment.stopping is set",
+                )
+        except LeadershipLost as error:
+            self._fail(part, error)
+            for task in self.controllers:
+                task.cancel()
+        except Exception as error:  # `raise_failures` raises it
+            self._fail(part, error)
+        finally:
+            self.ending.set()
+
+    def _fail(self, part: str, error: Exception) -> None:
+        log.error("a part failed, stopping", extra={"part": part, "error": error})
+        self._failures.append(error)
+
+
+async def cancel(tasks: Sequence[asyncio.Task[None]], seconds: float | None = None) -> None:
+    """Cancel tasks, and wait for their ends.
+
+    Args:
+        tasks: The tasks.
+        seconds: How long to wait; None as long as it takes.
+    """
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=seconds)
