@@ -162,10 +162,16 @@ def audit_log(own_control_plane: "ControlPlane") -> "AuditLog":
     return AuditLog(own_control_plane.audit_log)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Repair what a test has left dead, before its fixtures end, which may need it."""
-    _repair(item)
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Repair what a test has left dead, before its fixtures end, which may need it.
+
+    They end, too, if it can't be repaired: else each later test would fail for this one's.
+    """
+    try:
+        _repair(item)
+    finally:
+        yield
 
 
 def _repair(item: pytest.Item) -> None:

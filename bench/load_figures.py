@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bench.load_operator import Run
+
+_N = TypeVar("_N", int, float)
 
 HOT = "dial-00000"
 COLD = tuple(f"dial-{number:05}" for number in range(1, 6))
+COLD_SECONDS = 2.0
+"""Between two edits of a cold object."""
 
 Who = Literal["random", "hot", "cold"]
 
@@ -103,6 +110,9 @@ class Measured:
     make_seconds: float = 0.0
     first_seconds: float = 0.0
     edit_seconds: float = 0.0
+    page_seconds: float = 0.0
+    """From asking for the page before to having the one after: what `grew` counts came in it."""
+
     grown: str = ""
 
     def waits(self, who: Who) -> list[float]:
@@ -125,6 +135,20 @@ class Measured:
         wanted = {edit.name: edit.generation for edit in sorted(self.edits, key=lambda e: e.at)}
         seen = {run.name: run.generation for run in self.runs}
         return sorted(name for name, last in wanted.items() if seen.get(name, 0) < last)
+
+    def extra_runs(self) -> int:
+        """Runs beyond what causes one: the first list, an edit, a run before it that failed.
+
+        Of a hot object none is found, for most of its runs see several edits.
+        """
+        edits = Counter(edit.name for edit in self.edits)
+        runs: dict[str, list[Run]] = {}
+        for run in self.runs:
+            runs.setdefault(run.name, []).append(run)
+        return sum(
+            max(0, len(its) - 1 - edits[name] - sum(run.failed for run in its[:-1]))
+            for name, its in runs.items()
+        )
 
     def overtaken(self) -> list[int]:
         """How often the hot object ran while a cold one waited, for each edit of those.
@@ -159,3 +183,8 @@ class Measured:
     def grew(self, name: str, **labels: str) -> float:
         """How much a counter grew while edits were made."""
         return self.after.total(name, **labels) - self.before.total(name, **labels)
+
+
+def quantile(waits: Sequence[_N], part: float) -> _N:
+    """A quantile of sorted values."""
+    return waits[min(int(len(waits) * part), len(waits) - 1)]

@@ -102,7 +102,7 @@ def make(setting: Mapping[str, str], tell: Callable[[Run], object]) -> Operator:
 
     @dials.reconcile
     async def reconcile(dial: Dial, ctx: Context) -> None:
-        """Show the number, or fail. Of 0, which all begin with, there is nothing to show."""
+        """Show the number, or fail."""
         name, generation = dial.metadata.name or "", dial.metadata.generation or 0
         failing = fails(seed, name, generation, 0 if until_edited else ctx.attempt)
         tell(Run(time.monotonic(), name, generation, failing))
@@ -110,8 +110,7 @@ def make(setting: Mapping[str, str], tell: Callable[[Run], object]) -> Operator:
             await asyncio.sleep(hot_seconds)
         if failing:
             raise Stuck("the dial is stuck")
-        if dial.spec.value:
-            await ctx.patch_status(dial, {"value": dial.spec.value})
+        await ctx.patch_status(dial, {"value": dial.spec.value})
 
     return operator
 

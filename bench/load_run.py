@@ -11,101 +11,38 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import random
-import signal
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
-import psutil
-
-from bench.load_figures import COLD, HOT, Edit, Measured, Page, Sample
+from bench.load_figures import COLD, COLD_SECONDS, HOT, Edit, Measured, Sample
 from bench.load_operator import Dial, read_runs
+from bench.load_process import operator_of
 from rws_operator.testing import eventually
-from rws_operator.testing.folder import held_port
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import Coroutine
     from pathlib import Path
 
+    import psutil
+
     from bench.load_figures import Load, Who
+    from bench.load_process import Operator
     from rws_operator.client import Client
     from rws_operator.testing import TestCluster
 
-COLD_SECONDS = 2.0
 MAKERS = 16
 START_SECONDS = 600.0
 SETTLE_SECONDS = 180.0
+FIRST_VALUE = 10_000
+"""What all objects begin with, as long as any later one.
+
+Their first runs write a status. So what is edited then stays as big as it was, and memory that
+grows is none of the objects'.
+"""
+
 EDITS_AT_ONCE = 48
 """Fewer than the client's connections, so that none waits for one; a slow server slows the rate."""
-
-
-class Operator:
-    """The operator's process."""
-
-    def __init__(self, process: asyncio.subprocess.Process, port: int, log: Path) -> None:
-        self._process = process
-        self._log = log
-        self._session = aiohttp.ClientSession(f"http://127.0.0.1:{port}")
-        self.usage = psutil.Process(process.pid)
-
-    async def page(self) -> Page:
-        """Its metrics now."""
-        async with self._session.get("/metrics") as answer:
-            return Page(await answer.text())
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it ended by itself."""
-        return self._process.returncode is not None
-
-    def check(self) -> None:
-        """Fail, with its last words, if it ended by itself."""
-        if self.has_ended:
-            words = self._log.read_text(errors="replace")[-2000:]
-            raise RuntimeError(f"the operator ended with code {self._process.returncode}:\n{words}")
-
-    def trace(self) -> None:
-        """Have it note, or tell, what grew."""
-        self._process.send_signal(signal.SIGUSR1)
-
-    async def stop(self) -> int:
-        """Stop it well, and return its exit code."""
-        await self._session.close()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.terminate()
-        return await self._process.wait()
-
-
-@contextlib.asynccontextmanager
-async def operator_of(
-    load: Load, kubeconfig: Path, namespace: str, folder: Path
-) -> AsyncIterator[Operator]:
-    """Run the operator; its log and what it tells of its runs go into the folder."""
-    settings = {
-        "KUBECONFIG": str(kubeconfig),
-        "LOAD_NAMESPACE": namespace,
-        "LOAD_RUNS": str(folder / "runs"),
-        "LOAD_SEED": str(load.seed),
-        "LOAD_WORKERS": str(load.workers),
-        "LOAD_HOT": HOT,
-        "LOAD_HOT_RUN_SECONDS": str(load.hot_run_seconds),
-        "LOAD_UNTIL_EDITED": str(int(load.until_edited)),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        **({"LOAD_TRACE": str(folder / "grown")} if load.trace else {}),
-    }
-    with held_port() as port, (folder / "log").open("wb") as log:
-        command = (sys.executable, "-m", "bench.load_operator", "--http-port", str(port))
-        process = await asyncio.create_subprocess_exec(
-            *command, env=os.environ | settings, stderr=log, stdout=log
-        )
-        operator = Operator(process, port, folder / "log")
-        try:
-            yield operator
-        finally:
-            await operator.stop()
 
 
 class Editor:
@@ -121,7 +58,7 @@ class Editor:
         self._client = client
         self._namespace = namespace
         self._load = load
-        self._value = 0
+        self._value = FIRST_VALUE
         self._at_once = asyncio.Semaphore(EDITS_AT_ONCE)
         self.names = [f"dial-{number:05}" for number in range(load.objects)]
         self.edits: list[Edit] = []
@@ -136,7 +73,7 @@ class Editor:
                     "apiVersion": Dial.resource_definition.kind.api_version,
                     "kind": "Dial",
                     "metadata": {"name": name, "namespace": self._namespace},
-                    "spec": {"value": 0},
+                    "spec": {"value": FIRST_VALUE},
                 }
                 await self._client.create(wire, kind=Dial.resource_definition.kind)
 
@@ -239,6 +176,7 @@ async def measure(
     async with operator_of(load, cluster.kubeconfig, namespace, folder) as operator:
         measured.first_seconds = await timed(all_ran(operator, load.objects))
         sampler = Sampler(operator, server)
+        asked_at = time.monotonic()
         measured.before = await operator.page()
         async with asyncio.TaskGroup() as group:
             sampling = group.create_task(sampler.run(time.monotonic()))
@@ -247,6 +185,7 @@ async def measure(
             measured.edit_seconds = await timed(editor.edit_all())
             sampling.cancel()
         measured.after = await operator.page()
+        measured.page_seconds = time.monotonic() - asked_at
         measured.edits, measured.samples = editor.edits, sampler.samples
 
         def is_settled() -> bool:

@@ -5,7 +5,8 @@
 
 The thread ticks; at each tick it asks the loop to answer, and counts the time until it does. Only
 time in which the thread itself was run counts: after a SIGSTOP, a suspended machine or a debugger
-that holds all threads, the loop has had no more chance to answer than the thread to ask.
+that holds all threads, the loop has had no more chance to answer than the thread to ask. Where a
+debugger holds the loop's thread alone, the time begins anew at each tick.
 
 Invariants: what blocks the loop is told within 2 s, even if the log's handlers wait for the loop.
 A loop that answers is never called blocked. No failure to tell ends the watching. (C code that
@@ -107,6 +108,8 @@ class Heartbeat:
         if answered is not None:
             self._ask()
             self._block.end(answered - before)
+        elif whereabouts.is_debugged(self._loop_thread):  # somebody holds it on purpose
+            self._block.forgive()
         elif self._block.go_on(now - before):
             self._block.tell(whereabouts.find(self._loop_thread, self._depth))
 
@@ -125,12 +128,13 @@ class _Block:
             self.seconds += seconds
         return self.seconds >= self._tell_at
 
+    def forgive(self) -> None:
+        """Count from the beginning again."""
+        self.seconds, self._tell_at = 0.0, self._tell_seconds
+
     def tell(self, at: Whereabouts | None) -> None:
         """Tell where the loop stands."""
-        if at is None:  # it goes on at this moment
-            return
-        if at.is_debugged:  # somebody holds it on purpose
-            self.seconds, self._tell_at = 0.0, self._tell_seconds
+        if at is None or at.is_debugged:  # it goes on at this moment, or was stopped in it
             return
         metrics.loop_lag.set(self.seconds)
         self._told = self._told or at

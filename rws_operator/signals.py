@@ -27,7 +27,8 @@ class Signals:
     """The signals that this process has received; made in the main thread, and once.
 
     A forked child shares the descriptor, so it gives that up, and has default handlers again; from
-    just before the fork until then its signals wait.
+    just before the fork until then its signals wait. What it makes of them is its own from then on,
+    also when it forks.
 
     Args:
         numbers: Which ones.
@@ -47,6 +48,7 @@ class Signals:
         for number in numbers:
             signal.signal(number, self._handle)
         self._fork = threading.local()
+        self._is_given_up = False
         os.register_at_fork(
             before=self._hold, after_in_parent=self._let_go, after_in_child=self._forget
         )
@@ -73,14 +75,21 @@ class Signals:
 
     def _hold(self) -> None:
         """Run before a fork, in the thread that forks, whose mask the child inherits."""
+        if self._is_given_up:
+            return
         self._fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._numbers)
 
     def _let_go(self) -> None:
+        if self._is_given_up:
+            return
         signal.pthread_sigmask(signal.SIG_SETMASK, self._fork.mask)
 
     def _forget(self) -> None:
         """Run in the child, whose signals are not its parent's."""
+        if self._is_given_up:
+            return
         signal.set_wakeup_fd(-1)
         for number in self._numbers:
             signal.signal(number, signal.SIG_DFL)
         self._let_go()
+        self._is_given_up = True

@@ -1,9 +1,10 @@
 """Writes tests/BEHAVIOURS.md: the catalogue, with the tests that carry the id of each behaviour.
 
 Run as ``ci/behaviours``, or ``ci/behaviours --check``, which writes nothing and fails if the file
-is out of date. Either fails if a behaviour has no test on the real API server. Tests are found by
-pytest's own collection, so marks of modules and parameters count; a test is on the real API server
-if it, or a fixture that it uses, has a control plane.
+is out of date. Either fails if a behaviour has no test on the real API server, or if a test that
+shows one may be skipped or fail. Tests are found by pytest's own collection, so marks of modules
+and parameters count; a test is on the real API server if it, or a fixture that it uses, has a
+control plane.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ INDEX = ROOT / "tests/BEHAVIOURS.md"
 LIVE = "API server"
 VIRTUAL = "virtual time"
 IN_PROCESS = "in process"
+EXCUSES = ("skip", "skipif", "xfail")
 HEADER = """\
 # Behaviours
 
@@ -49,13 +51,20 @@ class _Collector:
 
     Attributes:
         shown: The tests of each behaviour.
+        excused: Tests that show one, but are marked to be skipped or to fail.
     """
 
     def __init__(self) -> None:
         self.shown: dict[str, set[Shown]] = {}
+        self.excused: list[str] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
+            if not item.get_closest_marker("behaviour"):
+                continue
+            self.excused += [
+                f"{item.nodeid}: {excuse}" for excuse in EXCUSES if item.get_closest_marker(excuse)
+            ]
             for mark in item.iter_markers("behaviour"):
                 shown = Shown(item.nodeid.partition("[")[0], _runs_on(item))
                 for key in mark.args:
@@ -87,7 +96,7 @@ def collect() -> dict[str, list[Shown]]:
     """Return the tests of each behaviour.
 
     Raises:
-        RuntimeError: The tests can't be collected.
+        RuntimeError: The tests can't be collected, or may show nothing.
     """
     files = [
         path for path in (ROOT / "tests").rglob("test_*.py") if "mark.behaviour" in path.read_text()
@@ -101,6 +110,9 @@ def collect() -> dict[str, list[Shown]]:
     if code:
         _, begin, why = output.getvalue().partition("= ERRORS =")
         raise RuntimeError(begin + why or output.getvalue())
+    if collector.excused:
+        excused = "\n".join(collector.excused)
+        raise RuntimeError(f"what shows a behaviour may neither be skipped nor fail:\n{excused}")
     return {key: sorted(tests) for key, tests in collector.shown.items()}
 
 

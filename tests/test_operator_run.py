@@ -261,18 +261,22 @@ async def test_the_lease_is_where_the_pod_is(
 
 @pytest.mark.behaviour("RUN-01", "RUN-08", "B5")
 async def test_a_clean_stop_drains_then_releases_then_publishes(
-    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+    cluster: TestCluster,
+    namespace: TestNamespace,
+    gadgets: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What runs ends under the Lease, nothing new begins, readiness falls, events get out."""
+    monkeypatch.setattr("rws_operator.lifecycle.FLUSH_SECONDS", 30.0)
     operator = Operator("clean-stop", client=cluster.client)
     operator.leader_election(namespace=namespace.name)
     controller = operator.controller(Gadget, namespaces=[namespace.name], workers=1)
-    started, log = asyncio.Event(), []
+    started, go_on, log = asyncio.Event(), asyncio.Event(), []
 
     @controller.reconcile
     async def reconcile(gadget: Gadget, ctx: Context) -> None:
         started.set()
-        await asyncio.sleep(1)
+        await go_on.wait()
         log.append((gadget.name, await holder(cluster, namespace.name, "clean-stop") != ""))
         for number in range(40):
             await ctx.event(gadget, "Finished", f"in time, {number}")
@@ -282,7 +286,8 @@ async def test_a_clean_stop_drains_then_releases_then_publishes(
     async with running(operator, http_port=0):
         await asyncio.wait_for(started.wait(), 15)
         operator.stop()
-        await eventually(0.9, lambda: is_draining(operator))
+        await eventually(10, lambda: is_draining(operator))
+        go_on.set()
     assert [held for _, held in log] == [True]
     assert await holder(cluster, namespace.name, "clean-stop") == ""
     events = await cluster.client.list(kinds.Event, namespace.name)
@@ -317,7 +322,7 @@ async def test_a_cancelled_run_cuts_the_work_and_releases_the_lease(
     task = asyncio.create_task(operator.run())
     await asyncio.wait_for(started.wait(), 15)
     task.cancel()
-    await asyncio.wait([task], timeout=3)
+    await asyncio.wait([task], timeout=10)
     assert task.cancelled()
     assert cut.is_set()
     assert await holder(cluster, namespace.name, "cancelled") == ""
@@ -325,9 +330,14 @@ async def test_a_cancelled_run_cuts_the_work_and_releases_the_lease(
 
 @pytest.mark.behaviour("RUN-07")
 async def test_a_cancelled_run_does_not_wait_for_events(
-    cluster: TestCluster, gate: Gate, namespace: TestNamespace, gadgets: None
+    cluster: TestCluster,
+    gate: Gate,
+    namespace: TestNamespace,
+    gadgets: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A second signal leaves half a second: the Lease is released, and that is all."""
+    monkeypatch.setattr("rws_operator.lifecycle.FLUSH_SECONDS", 30.0)
     async with await client(str(gate.kubeconfig)) as gated:
         operator = Operator("hurried", client=gated)
         operator.leader_election(namespace=namespace.name)
@@ -335,17 +345,17 @@ async def test_a_cancelled_run_does_not_wait_for_events(
 
         @operator.controller(Gadget, namespaces=[namespace.name]).reconcile
         async def reconcile(gadget: Gadget, ctx: Context) -> None:
-            await ctx.event(gadget, "Begun", "It has begun.")
-            await ctx.event(gadget, "Going", "It goes on.")
+            for number in range(4):  # to send each of them would take 5 s
+                await ctx.event(gadget, "Going", f"It goes on, {number}.")
             started.set()
 
         with gate.black_hole(verb="create", resource="events") as hole:
             await create(cluster, Gadget, "one", namespace.name)
             task = asyncio.create_task(operator.run())
             await asyncio.wait_for(started.wait(), 15)
-            await eventually(5, lambda: hole.hits)
+            await eventually(15, lambda: hole.hits)
             task.cancel()
-            await asyncio.wait([task], timeout=1.5)
+            await asyncio.wait([task], timeout=10)
             assert task.cancelled()
     assert await holder(cluster, namespace.name, "hurried") == ""
 
@@ -504,7 +514,9 @@ async def test_a_standby_is_warm_and_takes_over_at_the_release(
 
     def replica(name: str, of: Any) -> Operator:
         operator = Operator("pair", client=of)
-        operator.leader_election(namespace=namespace.name)
+        operator.leader_election(
+            namespace=namespace.name, lease_seconds=40, renew_seconds=30, retry_seconds=20
+        )
         controller = operator.controller(Gadget, name=name, namespaces=[namespace.name])
 
         @controller.reconcile
@@ -524,11 +536,8 @@ async def test_a_standby_is_warm_and_takes_over_at_the_release(
                 assert worked == ["first"]
                 assert total("workqueue_depth", controller="second") == 1
                 first.stop()
-                released = asyncio.get_running_loop().time()
-                await eventually(5, lambda: worked == ["first", "second"], every=0.02)
-                assert (
-                    asyncio.get_running_loop().time() - released < 1.9
-                )  # sooner than the next poll
+                # sooner than the next poll
+                await eventually(10, lambda: worked == ["first", "second"])
         assert (await other.request("GET", "/version")).status == 200
 
 

@@ -187,9 +187,9 @@ class Informer:
         self._merge.list_started()
 
     def listed(self, record: ObjectRecord) -> None:
-        """See `Merge.listed`."""
-        if self.selection.keeps(record):
-            self._merge.listed(record)
+        """See `Merge.listed`; one that is not to be kept is `Merge.unlisted`."""
+        # It may have been listed a moment ago: a streamed list tells what changes meanwhile.
+        (self._merge.listed if self.selection.keeps(record) else self._merge.unlisted)(record)
 
     def unlisted(self, record: ObjectRecord) -> None:
         """See `Merge.unlisted`."""

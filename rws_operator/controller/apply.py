@@ -13,7 +13,8 @@ An apply is skipped only where one of these proves it a no-op (`proof`, `compari
 
 Otherwise one forced apply is sent, and the answer remembered. So after a restart at most one
 is sent per object, and none for those written in the server's own form. The first apply to an
-object that was not made by one asks first what we own of it by update (`take_over`).
+object that was not made by one asks first what we own of it by update (`take_over`). To what
+no informer holds, for its kind is not declared, every apply is sent, and none takes over.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from rws_operator.resources import CustomResource, Kind, KindLike, Model, Object
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
+    from rws_operator.cache.informer import Informer
     from rws_operator.client import Client
     from rws_operator.controller.environment import Environment
 
@@ -50,11 +51,6 @@ class Context:
         deadline: When this run is cut, in seconds of the event loop's clock.
     """
 
-    operator: str
-    log: Log
-    attempt: int
-    deadline: float
-
     def __init__(
         self,
         *,
@@ -65,6 +61,7 @@ class Context:
         deadline: float,
         writer: Hashable,
         reporter: str | None = None,
+        own: Informer | None = None,
     ) -> None:
         """Make a run's context.
 
@@ -74,9 +71,9 @@ class Context:
             log: See the attributes; so `attempt` and `deadline`.
             attempt: See the attributes.
             deadline: See the attributes.
-            writer: Who writes, as `Informer.writing` has it: tells a run's own writes from
-                those of others.
+            writer: Who writes, as `Informer.writing` has it.
             reporter: The events' reporting controller; default the operator's name.
+            own: Where the run's object is cached, if it may be none of those (a stray).
         """
         self.operator = environment.operator
         self.log = log
@@ -84,7 +81,7 @@ class Context:
         self.deadline = deadline
         self._environment = environment
         self._controller = informers.controller
-        self._reads = Reads(informers)
+        self._reads = Reads(informers, own)
         self._writer = writer
         self._reporter = reporter
         self._applied: set[tuple[str, str, ObjectKey]] = set()
@@ -180,7 +177,10 @@ class Context:
         return await self._apply(child, kind, owner)
 
     async def apply(self, obj: T, *, kind: Kind | None = None) -> T:
-        """Make an object be as given, like `apply_owned` but without an owner reference."""
+        """Make an object be as given, like `apply_owned` but without an owner reference.
+
+        In an undeclared kind each is sent, and what ``ctx.client`` once set there is not removed.
+        """
         return await self._apply(obj, kind, None)
 
     @overload

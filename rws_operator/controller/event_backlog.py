@@ -77,8 +77,8 @@ class Backlog:
 
     def note(
         self, key: SeriesKey, regarding: Mapping[str, str], reporter: str, now: float, wall: float
-    ) -> bool:
-        """Note an event, or a repeat; False if there is no room for it.
+    ) -> int:
+        """Note an event, or a repeat, and return how many found no room: it, or the oldest repeat.
 
         Args:
             key: What happened.
@@ -90,7 +90,7 @@ class Backlog:
         series = self._known.pop(key, None)
         if series is None or (now > series.last_seen + WINDOW_SECONDS and not series.waiting):
             if len(self._first) >= CAPACITY:
-                return False
+                return 1
             series = Series(key, dict(regarding), reporter, wall, wall, now)
         else:
             series.count += 1
@@ -101,8 +101,9 @@ class Backlog:
         if len(self._known) > REMEMBERED:
             oldest = next(iter(self._known))
             del self._known[oldest]
-            self._repeats.pop(oldest, None)
-        return True
+            if self._repeats.pop(oldest, None) is not None:
+                return 1
+        return 0
 
     def due_at(self) -> float | None:
         """When the next may be written, by the loop's clock; None while none waits."""

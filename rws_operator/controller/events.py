@@ -80,10 +80,9 @@ class Recorder:
         try:
             key = series_key(regarding, type, reason, note, action)
             now, wall = asyncio.get_running_loop().time(), time.time()
-            if self._backlog.note(key, regarding, reporter or self._reporter, now, wall):
-                self._wake.set()
-            else:
-                metrics.events.labels("dropped").inc()
+            dropped = self._backlog.note(key, regarding, reporter or self._reporter, now, wall)
+            metrics.events.labels("dropped").inc(dropped)
+            self._wake.set()
         except Exception:
             metrics.events.labels("failed").inc()
             _log.exception("an event could not be recorded")
@@ -95,7 +94,9 @@ class Recorder:
             await self._send_next()
 
     async def flush(self, seconds: float = 2.0) -> None:
-        """Send all that waits, repeats at once; what is not sent in time is dropped.
+        """Send all that waits, repeats at once, and see the one under way sent.
+
+        What is not sent in time is dropped.
 
         Args:
             seconds: How long it may take.
@@ -104,10 +105,12 @@ class Recorder:
             async with asyncio.timeout(seconds):
                 while self._backlog:
                     await self._send_next()
+                async with self._sending:
+                    pass  # `run` has sent the one that it was at
         except TimeoutError:
-            dropped = self._backlog.clear()
-            metrics.events.labels("dropped").inc(dropped)
-            _log.warning("events were dropped at the stop count=%d", dropped)
+            waiting = self._backlog.clear()
+            metrics.events.labels("dropped").inc(waiting)
+            _log.warning("events were dropped at the stop count=%d", waiting + 1)  # one under way
 
     async def _wait_for_due(self) -> None:
         while True:
@@ -128,6 +131,9 @@ class Recorder:
     async def _send(self, series: Series) -> None:
         try:
             await self._write(series)
+        except asyncio.CancelledError:
+            metrics.events.labels("dropped").inc()
+            raise
         except Exception as error:
             self._failed(error)
             self._backlog.forget(series)

@@ -107,6 +107,7 @@ class Loop:
         if delta.writer == Writer(self._name, key):
             return
         self._left_alone.discard(key)
+        self._strays.forget(key)
         if (run := self._running.get(key)) is not None:
             run.changed = True
         elif delta.new is None:
@@ -123,14 +124,13 @@ class Loop:
             return
         if (run := self._running.get(key)) is not None:
             run.changed = True
-        elif delta.new is None:
+        if delta.new is None:
             self._forget(key)
-            return
-        if self._strays.seconds_left(key) != 0:
+        elif self._strays.seconds_left(key) != 0:
             self._leave_to_others(key)
-        elif key in self._left_alone:
+        else:
             self._left_alone.discard(key)
-            self.queue.add(key)
+            self.queue.add(key, urgent=is_urgent(delta))
 
     def child_changed(self, kind: Kind) -> Callable[[Delta], None]:
         """Make what is told of changes of an owned kind; ``kind`` is the owners'."""

@@ -45,15 +45,22 @@ class Watched(Protocol):
 
 
 class Reads:
-    """Cached `get` and `list` of one controller."""
+    """Cached `get` and `list` of one controller.
 
-    def __init__(self, watched: Watched) -> None:
+    Args:
+        watched: The controller's informers.
+        own: Where the object of the run is cached; only `get` finds in it what the others lack.
+    """
+
+    def __init__(self, watched: Watched, own: Informer | None = None) -> None:
         self._watched = watched
+        self._own = own
 
     def get(self, kind: KindLike, name: str, namespace: str | None) -> bytes | None:
         """One object's JSON, or None."""
         reference = self.reference(kind, name, namespace)
-        for informer in self.informers(reference.kind, reference.key.namespace):
+        informers = self.informers(reference.kind, reference.key.namespace)
+        for informer in self._with_own(reference.kind, informers):
             record = informer.get(reference.key)
             if record is not None:
                 return record.raw
@@ -96,10 +103,14 @@ class Reads:
     def informer(self, kind: Kind, key: ObjectKey) -> Informer | None:
         """The informer that holds an object, or would; None where the kind is not declared."""
         found = self._watched.informers(kind, key.namespace)
-        holding = (each for each in found if each.get(key) is not None)
+        holding = (each for each in self._with_own(kind, found) if each.get(key) is not None)
         # One with a selector takes no object in by the answer to an own write.
         whole = (each for each in found if not each.selection.is_selective)
         return next(chain(holding, whole, found), None)
+
+    def _with_own(self, kind: Kind, informers: Sequence[Informer]) -> Sequence[Informer]:
+        own = self._own
+        return informers if own is None or own.kind != kind else (*informers, own)
 
     def resolve(self, thing: Any) -> Kind:
         """The kind of an object; of a dict, the declared kinds are looked at first.

@@ -172,6 +172,7 @@ class Reconciler:
             deadline=run.deadline,
             writer=self._writer(run),
             reporter=self._reporter,
+            own=run.informer,
         )
 
     def _writer(self, run: Run) -> Writer:

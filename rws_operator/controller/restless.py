@@ -24,14 +24,16 @@ WITHIN_SECONDS = 20.0
 """... within this time."""
 
 _REMEMBERED = 1024
+"""Objects that are counted. Where more are restless these are, and the others wait for a place."""
 _is_time = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)").fullmatch
 
 
 class _Row(NamedTuple):
-    """Writes in a row of one object's status: how many, since when."""
+    """Writes in a row of one object's status: how many, since when, and when the last."""
 
     times: int
     since: float
+    last: float
 
 
 class Restless:
@@ -56,11 +58,11 @@ class Restless:
             return
         metrics.restless_status_writes.labels(controller).inc()
         now = asyncio.get_running_loop().time()
+        if row is None and not self._has_room(now):
+            return
         if row is None or now - row.since > WITHIN_SECONDS:
-            row = _Row(0, now)
-        self._rows[key] = row = _Row(row.times + 1, row.since)
-        if len(self._rows) > _REMEMBERED:
-            del self._rows[next(iter(self._rows))]
+            row = _Row(0, now, now)
+        self._rows[key] = row = _Row(row.times + 1, row.since, now)
         if row.times >= TIMES and controller not in self._warned:
             self._warned.add(controller)
             logger("controller", controller=controller).warning(
@@ -68,6 +70,16 @@ class Restless:
                 "else watches it; write a time only where something else changes object=%s",
                 reference.key,
             )
+
+    def _has_room(self, now: float) -> bool:
+        """Whether one more can be counted, be it for the one that was not written for longest."""
+        if len(self._rows) < _REMEMBERED:
+            return True
+        longest = next(iter(self._rows))
+        if now - self._rows[longest].last < WITHIN_SECONDS / TIMES:
+            return False  # it may well be restless itself, and so are all that were written since
+        del self._rows[longest]
+        return True
 
 
 def differs_by_times_alone(before: Any, after: Any) -> bool:

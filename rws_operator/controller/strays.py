@@ -3,7 +3,8 @@
 A selector hides such an object from its controller, so a watch of the whole kind stands beside,
 which keeps nothing else. A stray may well be in the selection of another controller that has the
 same finalizer (another shard), and nobody can tell but by time: as long as it changes, and for a
-minute after, it is left to others. Once it is ours it stays ours.
+minute after, it is left to others. Once it is ours it stays ours until it is selected again, or
+gone, and each change runs it, but for what its own cleanup writes.
 
 Invariant: of an object that its controller sees itself nothing is done here.
 """
@@ -79,5 +80,5 @@ class Strays:
         return max(0.0, ours_at - asyncio.get_running_loop().time())
 
     def forget(self, key: ObjectKey) -> None:
-        """There is no such stray any more, or it was selected again."""
+        """There is no such stray any more, or it is selected again."""
         self._ours_at.pop(key, None)

@@ -4,7 +4,8 @@ The server keeps what a manager owns by update apart from what it owns by apply,
 away only the latter. So an object that an earlier release created, or patched, would keep for ever
 what its document does not name any more. Before the first apply our entry is therefore made one of
 apply, once, as kubectl does it: by a patch of managedFields alone that holds for the version which
-was read.
+was read. It is done for the kinds that the controller declares: of others nothing tells which
+apply is the first, and to ask before each would double them.
 
 Our finalizers stay an entry of update: they are put on and taken off by patch
 (`rws_operator.controller.finalizer`), and no document names them.
@@ -70,6 +71,10 @@ async def take_over(writes: Writes, reference: Reference) -> None:
         except Conflict:
             if not tries_left:
                 raise
+        except NotFound as error:
+            if not is_gone(error, reference.kind, reference.key):
+                raise
+            return  # the apply makes it anew
         else:
             return
 

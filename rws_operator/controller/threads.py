@@ -4,8 +4,9 @@ Blocking code never runs on the event loop: a plain handler gets a thread of thi
 can't be cancelled, so a call that is cut hands its place to a new thread (up to a limit) and is
 waited for still: the caller's key stays locked until the thread really ended.
 
-Invariant: at most `size` (or as many as are reserved) and `spare` threads live, all daemons, so
-that a hanging one never keeps the process from ending.
+Invariants: at most `size` (or as many as are reserved) and `spare` threads live, all daemons, so
+that a hanging one never keeps the process from ending. A call that failed for want of a thread is
+never run: its caller tries again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from rws_operator.errors import OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +35,7 @@ class _Call:
     name: str
     cut: bool = False
     started: bool = False
+    ended: bool = False
 
 
 class HandlerThreads:
@@ -97,6 +101,9 @@ class HandlerThreads:
             name: The handler's, to be told if it hangs.
             wait: Deliver that cancellation only when the thread has ended (a second one is
                 delivered at once); False: leave the thread behind.
+
+        Raises:
+            OperatorError: No thread can be started; the function was not called.
         """
         loop = asyncio.get_running_loop()
         call = _Call(function, loop, loop.create_future(), name)
@@ -116,21 +123,29 @@ class HandlerThreads:
 
     def _submit(self, call: _Call) -> None:
         with self._lock:
-            self._calls.append(call)
-            if self._idle >= len(self._calls):
+            if self._idle > len(self._calls):
                 self._lock.notify()
             else:
                 self._start_thread()
+            self._calls.append(call)
 
     def _start_thread(self) -> None:
-        if self._threads < self._size + min(self._hanging.total(), self._spare):
-            self._threads += 1
+        """Start one if there may be one more."""
+        if self._threads >= self._size + min(self._hanging.total(), self._spare):
+            return
+        try:
             threading.Thread(target=self._work, name="rws-handler", daemon=True).start()
+        except RuntimeError as error:
+            raise OperatorError(
+                f"no thread can be started for a plain handler: {error}",
+                remedy="let the pod have more processes and memory, or fewer workers",
+            ) from error
+        self._threads += 1
 
     def _cut(self, call: _Call) -> bool:
         """Give up on a call; True if a thread is still at it."""
         with self._lock:
-            if call.answer.done():
+            if call.ended:
                 return False
             if not call.started:
                 self._calls.remove(call)
@@ -138,8 +153,18 @@ class HandlerThreads:
             call.cut = True
             self._hanging[call.name] += 1
             if self._calls:
-                self._start_thread()
+                self._replace_thread()
             return True
+
+    def _replace_thread(self) -> None:
+        """Start one in place of one that hangs, for the calls that wait."""
+        try:
+            self._start_thread()
+        except OperatorError as error:
+            if self._threads > self._hanging.total():
+                return  # those that don't hang take them, one after another
+            while self._calls:
+                _end(self._calls.popleft(), None, error)
 
     def _work(self) -> None:
         while (call := self._next()) is not None:
@@ -166,8 +191,14 @@ class HandlerThreads:
         with self._lock:
             if call.cut:
                 self._hanging -= Counter([call.name])
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            call.loop.call_soon_threadsafe(_answer, call.answer, result, error)
+            _end(call, result, error)
+
+
+def _end(call: _Call, result: Any, error: BaseException | None) -> None:
+    """Say what became of a call; from any thread, under the lock."""
+    call.ended = True
+    with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        call.loop.call_soon_threadsafe(_answer, call.answer, result, error)
 
 
 def _answer(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

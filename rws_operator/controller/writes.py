@@ -95,13 +95,19 @@ class Writes:
         informer = self.reads.informer(kind, key)
         path = object_path(kind, key.name, key.namespace, patch.subresource)
         with self.writing(informer, reference) as write:
-            answer = await self.client.request(
-                "PATCH",
-                path,
-                params=patch.params,
-                body=patch.body,
-                content_type=patch.content_type,
-            )
+            try:
+                answer = await self.client.request(
+                    "PATCH",
+                    path,
+                    params=patch.params,
+                    body=patch.body,
+                    content_type=patch.content_type,
+                )
+            except NotFound as error:
+                # A subresource that is not served is said in the same words.
+                if write is not None and not patch.subresource and is_gone(error, kind, key):
+                    write.gone()
+                raise
             record = self.decode(answer.body, reference, informer)
             if write is not None:
                 write.answered(record, explains(write.before, record, answer.status))

@@ -1,7 +1,8 @@
 """The ports of metrics and of webhooks: the same for all runs of a session.
 
-A port that was asked for is taken or refused. Another one that is in use is no reason to stop: who
-calls is told where.
+A port that was asked for is refused if it is in use as the session begins; the runs listen on it,
+and tell if somebody took it meanwhile. Another one that is in use is no reason to stop: who calls
+is told where.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def held_ports(wanted: list[Port], held: contextlib.ExitStack) -> list[int]:
     Raises:
         ConfigurationError: Ports that the user asked for can't be listened on.
     """
-    reasons = {each: _reason(each.number) for each in wanted if each.number and each.is_used}
+    used = [each for each in wanted if each.number and each.is_used]
+    reasons = {each: _rival(each, used) or _reason(each.number) for each in used}
     refused = [
         f"{each.flag} {each.number} can't be listened on: {reason}"
         for each, reason in reasons.items()
@@ -62,6 +64,14 @@ def _held(wanted: Port, reason: str | None, held: contextlib.ExitStack) -> int:
     if reason:
         tell(f"port {wanted.number} can't be had ({reason}): {wanted.flag} is {found}", "yellow")
     return found
+
+
+def _rival(port: Port, used: list[Port]) -> str | None:
+    """Who else wants it; who asked for it goes before who did not."""
+    for each in used:
+        if each.flag != port.flag and each.number == port.number and each.is_given:
+            return f"{each.flag} asks for it, too"
+    return None
 
 
 def _reason(number: int) -> str | None:

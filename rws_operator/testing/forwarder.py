@@ -12,12 +12,13 @@ replica refuses or resets is reset for the caller, so a gap in a rollout shows. 
 from __future__ import annotations
 
 import asyncio
-import copy
 import struct
 from collections import Counter
 from dataclasses import dataclass
 from socket import SO_LINGER, SOL_SOCKET
 from typing import TYPE_CHECKING, Any, Self, cast
+
+from rws_operator.testing.forwarder_documents import leading_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -87,17 +88,7 @@ class Forwarder:
         Args:
             documents: Manifests; what in them is no such Service and calls none stays as it is.
         """
-        copies: list[dict[str, Any]] = copy.deepcopy([dict(each) for each in documents])
-        called = set()
-        for service in (each for document in copies for each in _called_services(document)):
-            service["port"] = self.port
-            called.add((service["namespace"], service["name"]))
-        for document in copies:
-            metadata = document["metadata"]
-            is_called = (metadata.get("namespace"), metadata["name"]) in called
-            if document["kind"] == "Service" and is_called:
-                document["spec"] = {"type": "ExternalName", "externalName": "localhost"}
-        return copies
+        return leading_to(self.port, documents)
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -231,15 +222,6 @@ class _Callee(_End):
         self._forwarder._ends.add(self)
         self.peer, self._caller.peer = self._caller, self
         self._caller.transport.resume_reading()
-
-
-def _called_services(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The references to a Service in a webhook configuration, or in a CRD's conversion."""
-    callers = list(document.get("webhooks", ()))
-    if document["kind"] == "CustomResourceDefinition":
-        callers.append(document["spec"].get("conversion", {}).get("webhook", {}))
-    configs = [caller.get("clientConfig", {}) for caller in callers]
-    return [config["service"] for config in configs if "service" in config]
 
 
 async def _is_ready(port: int) -> bool:

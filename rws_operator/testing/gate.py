@@ -19,7 +19,6 @@ port-forward) are not passed on. The program may be another process, but nothing
 
 import contextlib
 import functools
-import json
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -27,8 +26,7 @@ from pathlib import Path
 from typing import Literal, Self, TypeVar, Unpack
 
 from rws_operator.testing.errors import ControlPlaneError
-from rws_operator.testing.gate_answer import Answered, status_object
-from rws_operator.testing.gate_exchange import Exchange
+from rws_operator.testing.gate_answer import Answered
 from rws_operator.testing.gate_fault import (
     BlackHole,
     Change,
@@ -42,6 +40,7 @@ from rws_operator.testing.gate_fault import (
 )
 from rws_operator.testing.gate_proxy import Proxy
 from rws_operator.testing.gate_request import Chosen, GateRequest, Match
+from rws_operator.testing.gate_traffic import Traffic
 from rws_operator.testing.kubeconfig import Access
 
 __all__ = ["Fault", "Gate", "GateRequest", "Hold", "Match"]
@@ -49,7 +48,7 @@ __all__ = ["Fault", "Gate", "GateRequest", "Hold", "Match"]
 AnyFault = TypeVar("AnyFault", bound=Fault)
 
 
-class Gate:
+class Gate(Traffic):
     """A proxy that fails on demand. Use it as an async context manager, on the test's loop.
 
     Args:
@@ -66,7 +65,7 @@ class Gate:
         self._remember = remember
         self.requests: list[GateRequest] = []
         self._faults: list[Fault] = []
-        self._proxy = Proxy(self._access, self._faults_of, self._began)
+        super().__init__(Proxy(self._access, self._faults_of, self._began))
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -197,54 +196,9 @@ class Gate:
         """
         return self._proxy.refusing()
 
-    def cut(self, *, reset: bool = False, **chosen: Unpack[Chosen]) -> int:
-        """Break the connections of the chosen requests under way; return how many.
-
-        Args:
-            reset: By a TCP reset, rather than by closing them.
-            chosen: Which requests; see `Match`. If nothing is chosen all connections break, also
-                those that are kept for the next request.
-        """
-        exchanges = self._under_way(chosen)
-        for exchange in exchanges:
-            exchange.abort(reset=reset)
-        if not chosen:
-            self._proxy.cut_all(reset=reset)
-        return len(exchanges)
-
-    def end_watches(self, **chosen: Unpack[Chosen]) -> int:
-        """End the chosen open watches well, as the server does after a while; return how many."""
-        return self._send(None, chosen)
-
-    def expire_watches(self, **chosen: Unpack[Chosen]) -> int:
-        """Send an ERROR event with code 410 into the chosen open watches; return how many."""
-        message = "too old resource version: injected by the gate"
-        error = {"type": "ERROR", "object": status_object(410, "Expired", message)}
-        return self.inject(json.dumps(error).encode(), **chosen)
-
-    def inject(self, line: bytes, **chosen: Unpack[Chosen]) -> int:
-        """Send a line into the chosen open watches; return how many."""
-        return self._send(line, chosen)
-
-    def open_watches(self, **chosen: Unpack[Chosen]) -> int:
-        """How many of the chosen watches have been answered and are open now."""
-        return sum(
-            e.request.verb == "watch" and e.request.status == 200 for e in self._under_way(chosen)
-        )
-
     def _add(self, fault: AnyFault) -> AnyFault:
         self._faults.append(fault)
         return fault
-
-    def _send(self, line: bytes | None, chosen: Chosen) -> int:
-        watches = [e for e in self._under_way(chosen) if e.request.verb == "watch"]
-        for exchange in watches:
-            exchange.lines.put_nowait(line)
-        return len(watches)
-
-    def _under_way(self, chosen: Chosen) -> list[Exchange]:
-        match = Match(**chosen)
-        return [exchange for exchange in self._proxy.under_way if match.fits(exchange.request)]
 
     def _faults_of(self, request: GateRequest) -> Iterator[Fault]:
         self._faults = [fault for fault in self._faults if fault.is_active]

@@ -1,7 +1,8 @@
 """The gate's proxy: plain HTTP from a program, TLS to the real API server, faults in between.
 
 Invariants: what no fault concerns passes unchanged, and an answer's bytes as soon as they came;
-the port is the gate's from beginning to end, also while nobody listens on it.
+a write that was sent on is carried out, also if who sent it dies meanwhile, as by a server that has
+it in its socket; the port is the gate's from beginning to end, also while nobody listens on it.
 """
 
 import asyncio
@@ -18,12 +19,14 @@ from rws_operator.testing.gate_answer import Answered
 from rws_operator.testing.gate_exchange import Exchange, abort
 from rws_operator.testing.gate_fault import Fault, Lost
 from rws_operator.testing.gate_request import GateRequest
+from rws_operator.testing.gate_writes import Writes
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.watch.lines import LineSplitter
 
 _HOST = "127.0.0.1"
 _PIECES_A_SECOND = 20
 _LONGEST_BODY = 64 << 20
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
 # Hop-by-hop headers, and those that the gate makes anew for its own connection.
 _OWN_HEADERS = {
     "accept-encoding", "audit-id", "connection", "content-length", "host", "keep-alive", "te",
@@ -55,6 +58,7 @@ class Proxy:
         self._access = access
         self._faults_of = faults_of
         self._began = began
+        self._writes = Writes()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -77,6 +81,7 @@ class Proxy:
                 finally:
                     self.cut_all()
                     await self._runner.cleanup()
+                    await self._writes.end()
 
     @contextlib.asynccontextmanager
     async def refusing(self) -> AsyncIterator[None]:
@@ -128,13 +133,15 @@ class Proxy:
             await fault.on_request(request)
         headers = {k: v for k, v in incoming.headers.items() if k.lower() not in _OWN_HEADERS}
         session = self._plain if "Authorization" in headers else self._certified
-        async with session.request(
+        sending = session.request(
             request.method,
             URL(self._access.server + incoming.raw_path, encoded=True),
             headers={**headers, "Accept-Encoding": "identity", "Audit-ID": request.audit_id},
             data=request.body or None,
             allow_redirects=False,
-        ) as upstream:
+        )
+        is_read = request.method in _READS
+        async with sending if is_read else await self._writes.carry_out(sending) as upstream:
             for fault in self._faults_of(request):
                 await fault.on_answer(request)
             request.status = upstream.status

@@ -5,12 +5,14 @@ import weakref
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
+import msgspec
 import pytest
 
-from rws_operator.cache import Delta, informers
+from rws_operator.cache import Delta, Informer, informers
 from rws_operator.errors import ConfigurationError, OperatorError
 from rws_operator.metrics import metrics_text
 from rws_operator.resources.kind import Kind
+from rws_operator.resources.record import ObjectRecord, decode_record
 from rws_operator.testing.eventually import eventually
 from rws_operator.watch import Selection
 from tests.watch.kit import SECRET, Watched
@@ -29,6 +31,37 @@ async def test_the_first_list_is_told_as_initial(watch_secrets: Start) -> None:
                 ("a", True),
                 ("b", False),
             ]
+
+
+@pytest.mark.parametrize("lists", [1, 2])
+def test_what_loses_its_finalizer_while_it_is_listed_is_not_kept(lists: int) -> None:
+    """A streamed list tells first of the object, then of the change; also where it was cached."""
+    informer = Informer(SECRET, Selection(finalizer="example.com/ours"), manager="m")
+    deltas: list[Delta] = []
+    informer.subscribe(deltas.append)
+    waits, waits_no_more = _ending("5", "example.com/ours"), _ending("6", "example.com/theirs")
+    for _ in range(lists - 1):
+        informer.list_started()
+        informer.listed(waits)
+        informer.list_completed("5")
+    informer.list_started()
+    informer.listed(waits)
+    informer.listed(waits_no_more)
+    assert informer.list_completed("7")
+    assert informer.list() == []
+    assert [(each.old, each.new) for each in deltas] == [(None, waits), (waits, None)]
+
+
+def _ending(version: str, finalizer: str) -> ObjectRecord:
+    metadata = {
+        "name": "a",
+        "namespace": "ns",
+        "uid": "1",
+        "resourceVersion": version,
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": [finalizer],
+    }
+    return decode_record(msgspec.json.encode({"metadata": metadata}), SECRET)
 
 
 async def test_a_late_subscriber_is_told_what_is_cached(secrets_watch: Watched) -> None:

@@ -82,6 +82,19 @@ def test_only_who_has_a_control_plane_runs_on_one(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("excuse", ["skip", "skipif(False, reason='no')", "xfail"])
+def test_a_test_that_may_show_nothing_is_refused(tmp_path: Path, excuse: str) -> None:
+    """By whatever mark, also if that is one of several parameters, or does not hold just now."""
+    parameter = f"pytest.param(1, marks=pytest.mark.{excuse})"
+    source = (
+        f"import pytest\n\n@pytest.mark.behaviour('B1')\n"
+        f"@pytest.mark.parametrize('size', [0, {parameter}])\ndef test_it(size):\n    pass\n"
+    )
+    done = collected(tmp_path, some=source)
+    assert done.returncode == 1
+    assert f"test_it[1]: {excuse.partition('(')[0]}" in done.stderr, done.stderr
+
+
 def test_a_file_that_cannot_be_read_is_told_at_once(tmp_path: Path) -> None:
     """The reason stands first, and no list of all other tests before it."""
     done = collected(tmp_path, fine=MENTIONED, broken="import nowhere  # mark.behaviour\n")

@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rws_operator.controller.threads import HandlerThreads
+from rws_operator.errors import OperatorError
 from rws_operator.testing import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def nothing() -> None:
     """Stand in for what is told of a cut."""
+
+
+@contextlib.contextmanager
+def no_threads() -> Iterator[None]:
+    """No thread can be started, as where a pod has used up its processes."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(threading.Thread, "start", fail)
+        yield
 
 
 async def test_returns_and_raises_what_the_function_does() -> None:
@@ -238,3 +256,68 @@ async def test_threads_that_all_hang_fail_liveness_and_are_named() -> None:
     assert "app.clean_up (1)" in reason
     go_on.set()
     await eventually(5, lambda: threads.check() is None, every=0.005)
+
+
+async def test_a_call_that_gets_no_thread_fails_and_is_never_run() -> None:
+    """Its caller tries again; the pool is as large as before."""
+    threads, ran = HandlerThreads(size=1), []
+    for _ in range(3):
+        with no_threads(), pytest.raises(OperatorError, match="no thread can be started"):
+            await threads.run(lambda: ran.append("failed"), on_cut=nothing)
+    async with asyncio.timeout(5):
+        await threads.run(lambda: ran.append("again"), on_cut=nothing)
+        await threads.run(nothing, on_cut=nothing)
+    assert ran == ["again"]
+
+
+async def test_calls_that_wait_fail_where_no_thread_can_replace_the_last_that_hangs() -> None:
+    """Before that they wait for the other; a cut is a cut, whether it is replaced or not."""
+    threads, ran = HandlerThreads(size=2), []
+    go_on, started = threading.Event(), threading.Barrier(3)
+
+    def hang() -> None:
+        started.wait(5)
+        go_on.wait(10)
+
+    hanging = [asyncio.create_task(threads.run(hang, on_cut=nothing, wait=False)) for _ in range(2)]
+    await asyncio.to_thread(started.wait, 5)
+    waiting = [
+        asyncio.create_task(threads.run(lambda: ran.append(True), on_cut=nothing)) for _ in range(2)
+    ]
+    await asyncio.sleep(0)
+    with no_threads():
+        hanging[0].cancel()
+        await asyncio.wait(hanging[:1], timeout=5)
+        await asyncio.sleep(0.05)
+        assert not any(task.done() for task in waiting)
+        hanging[1].cancel()
+        await asyncio.wait([*hanging, *waiting], timeout=5)
+        assert all(task.cancelled() for task in hanging)
+        for task in waiting:
+            with pytest.raises(OperatorError, match="no thread can be started"):
+                await task
+    go_on.set()
+    async with asyncio.timeout(5):
+        await threads.run(nothing, on_cut=nothing)
+    assert ran == []
+
+
+async def test_a_call_that_ended_as_it_is_cut_does_not_count_as_hanging() -> None:
+    """The loop has not heard of its end yet; nobody would take it back from the count."""
+    threads, cut = HandlerThreads(size=1), []
+    go_on, started = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        started.set()
+        go_on.wait(10)
+
+    task = asyncio.create_task(threads.run(hang, on_cut=lambda: cut.append(True)))
+    await eventually(5, started.is_set, every=0.005)
+    task.cancel()
+    go_on.set()
+    while not threads._idle:  # the loop must not hear of it before the cut
+        time.sleep(0.001)  # noqa: ASYNC251
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cut == []
+    assert threads._hanging.total() == 0

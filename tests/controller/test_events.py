@@ -17,6 +17,7 @@ from rws_operator.controller.event_backlog import (
     REMEMBERED,
     REPEAT_SECONDS,
     WINDOW_SECONDS,
+    Backlog,
 )
 from rws_operator.controller.event_object import EVENT, cut, event_name, series_key
 from rws_operator.controller.events import Recorder
@@ -236,6 +237,49 @@ async def test_flush_ends_in_time(caplog: pytest.LogCaptureFixture) -> None:
     assert asyncio.get_running_loop().time() - begun == pytest.approx(2.0)
     assert _count("dropped") - dropped >= 6
     assert "dropped at the stop" in caplog.text
+
+
+@pytest.mark.virtual_time
+async def test_flush_waits_for_the_event_under_way() -> None:
+    """What `run` has taken already is sent before a stop goes on."""
+    sent = _count("sent")
+    async with _recorder(Scripted(seconds=0.5)) as recorder:
+        recorder.record(_about("n"), "Normal", "A", "n", "")
+        await asyncio.sleep(0.1)
+        assert len(recorder._backlog) == 0
+        await recorder.flush()
+        assert _count("sent") == sent + 1
+
+
+@pytest.mark.virtual_time
+async def test_each_event_of_a_stop_is_counted_once() -> None:
+    """Also the one under way, which is cut: by the stop itself, or after it."""
+    before = _count("sent"), _count("dropped")
+    async with _recorder(Scripted(seconds=0.75)) as recorder:
+        for number in range(10):
+            recorder.record(_about("n"), "Normal", "A", str(number), "")
+        await asyncio.sleep(0.1)
+        await recorder.flush()
+    assert (_count("sent") - before[0], _count("dropped") - before[1]) == (2, 8)
+
+
+def test_a_repeat_that_is_forgotten_counts_as_dropped() -> None:
+    """Of more events than are known the oldest is forgotten: if a repeat of it waits, that is."""
+    backlog = Backlog()
+
+    def note(name: str) -> int:
+        about = _about("n", name)
+        return backlog.note(series_key(about, "Normal", "A", "n", ""), about, "test", 0.0, 0.0)
+
+    assert note("oldest") == 0
+    first = backlog.take(0.0)
+    assert note("oldest") == 0
+    for number in range(REMEMBERED - 1):
+        assert note(str(number)) == 0
+        assert backlog.take(0.0) is not first
+    assert note("one more") == 1
+    assert note("another") == 0, "of the second oldest nothing waits"
+    assert len(backlog) == 2
 
 
 @pytest.mark.virtual_time

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
+from rws_operator.cache.informer import Informer
 from rws_operator.controller.backoff import Backoff
 from rws_operator.controller.loop import Loop
 from rws_operator.controller.outcome import Outcome, Verdict
+from rws_operator.controller.strays import OTHERS_SECONDS, Strays
 from rws_operator.queue import Lane
 from rws_operator.resources import ObjectKey
+from rws_operator.resources.record import decode_record
+from rws_operator.watch import Selection
+from tests.controller.running import WIDGET
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from rws_operator.resources.record import ObjectRecord
 
 pytestmark = pytest.mark.virtual_time
 OBJECTS, WORKERS, SECONDS = 2000, 50, 0.1
+KEY, OURS = ObjectKey("ns", "w"), "example.com/ours"
 
 
-def loop_over(records: dict[ObjectKey, Any], reconcile: Any) -> Loop:
+def loop_over(main: list[Any], reconcile: Any, strays: Strays | None = None) -> Loop:
     """A loop whose objects are all cached and that leads."""
 
     async def nothing(*_: Any) -> None:
@@ -36,17 +50,17 @@ def loop_over(records: dict[ObjectKey, Any], reconcile: Any) -> Loop:
     ignore = lambda *_, **__: None  # noqa: E731
     observer: Any = SimpleNamespace(started=ignore, left=ignore, ended=ignore)
     reconciler: Any = SimpleNamespace(concerns=lambda _: True, run=reconcile)
-    informer: Any = SimpleNamespace(get=records.get, list=records.values)
     return Loop(
         name="loop-test",
-        main=[informer],
+        main=main,
+        strays=strays,
         watched=[],  # type: ignore[arg-type]
         environment=environment,
         reconciler=reconciler,
         observer=observer,
         workers=WORKERS,
         deadline_seconds=60,
-        on_error=Backoff(),
+        on_error=Backoff(first=300),
     )
 
 
@@ -64,7 +78,8 @@ async def test_no_worker_rests_while_anything_is_ready() -> None:
         ended.append(asyncio.get_running_loop().time())
         return Outcome(Verdict.SUCCEEDED)
 
-    loop = loop_over(records, reconcile)
+    informer: Any = SimpleNamespace(get=records.get, list=records.values)
+    loop = loop_over([informer], reconcile)
     for key in keys:
         loop.queue.add(key, Lane.LOW)
     began = asyncio.get_running_loop().time()
@@ -87,7 +102,157 @@ async def test_other_threads_may_ask_what_is_left_behind() -> None:
             loop._tasks.popitem()
             return False
 
-    loop = loop_over({}, None)
+    loop = loop_over([], None)
     tasks: Any = {Ending(): None, Ending(): None}
     loop._tasks = tasks
     assert loop.left_behind == 2
+
+
+class Cluster:
+    """A kind as its two watches tell of it: of one label, and of what waits for a finalizer."""
+
+    def __init__(self) -> None:
+        self.selected = Informer(WIDGET, Selection(label_selector="in=yes"), manager="m")
+        self.strays = Informer(WIDGET, Selection(finalizer=OURS), manager="m")
+        self.version = 0
+
+    def tells(self, *, uid: str = "1", generation: int = 1) -> None:
+        """The object of the name, being deleted, has changed and is not of the label."""
+        self.strays.changed(self._record(uid, generation))
+
+    def selects(self) -> None:
+        """It has the label again."""
+        record = self._record("1", 1)
+        self.selected.changed(record)
+        self.strays.changed(record)
+
+    def deselects(self) -> None:
+        """It has lost the label again."""
+        record = self._record("1", 1)
+        self.strays.changed(record)
+        self.selected.deleted(record)
+
+    def ends(self) -> None:
+        """The server answers that the object is gone."""
+        with self.strays.writing(KEY) as write:
+            write.gone()
+
+    def _record(self, uid: str, generation: int) -> ObjectRecord:
+        self.version += 1
+        metadata = {
+            "name": KEY.name,
+            "namespace": KEY.namespace,
+            "uid": uid,
+            "resourceVersion": str(self.version),
+            "generation": generation,
+            "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": [OURS],
+        }
+        return decode_record(msgspec.json.encode({"metadata": metadata}), WIDGET)
+
+
+@contextlib.asynccontextmanager
+async def cleaning(cleanup: Any) -> AsyncIterator[tuple[Cluster, Loop]]:
+    """A loop at work whose one object is a stray that nobody else has cleaned up."""
+    cluster = Cluster()
+    loop = loop_over([cluster.selected], partial(cleanup, cluster), Strays([cluster.strays]))
+    cluster.selected.subscribe(loop.object_changed)
+    cluster.strays.subscribe(loop.stray_changed)
+    task = asyncio.ensure_future(loop.run())
+    cluster.tells()
+    await asyncio.sleep(OTHERS_SECONDS - 1)
+    assert loop._running == {}
+    await asyncio.sleep(OTHERS_SECONDS)
+    yield cluster, loop
+    loop._environment.stopping.set()
+    await task
+
+
+@pytest.mark.behaviour("SRC-05")
+@pytest.mark.parametrize("verdict", [Verdict.PERMANENT, Verdict.SUCCEEDED, Verdict.FAILED])
+@pytest.mark.parametrize("during", [True, False])
+async def test_a_stray_that_is_ours_runs_once_more_when_it_changes(
+    verdict: Verdict, during: bool
+) -> None:
+    """Whether it changes during its cleanup or after, and however that ends."""
+    runs: list[float] = []
+
+    async def cleanup(cluster: Cluster, run: Any) -> Outcome:
+        runs.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(1)
+        if during and len(runs) == 1:
+            cluster.tells(generation=2)
+        return Outcome(Verdict.SUCCEEDED if runs[1:] else verdict, error=RuntimeError("first"))
+
+    async with cleaning(cleanup) as (cluster, _):
+        if not during:
+            assert len(runs) == 1
+            cluster.tells(generation=2)
+        await asyncio.sleep(0.1)
+        assert len(runs) == 2
+        await asyncio.sleep(1000)
+        assert len(runs) == 2
+
+
+@pytest.mark.behaviour("SRC-05")
+@pytest.mark.parametrize("verdict", [Verdict.SUCCEEDED, Verdict.FAILED, Verdict.PERMANENT])
+async def test_nothing_is_kept_of_a_stray_that_is_gone(verdict: Verdict) -> None:
+    """An object made again under its name is left to others first, and then cleaned up, too."""
+    runs: list[tuple[str, float]] = []
+
+    async def cleanup(cluster: Cluster, run: Any) -> Outcome:
+        runs.append((run.record.uid, asyncio.get_running_loop().time()))
+        cluster.ends()
+        return Outcome(verdict, error=RuntimeError("on purpose"))
+
+    async with cleaning(cleanup) as (cluster, loop):
+        await asyncio.sleep(1000)
+        assert [uid for uid, _ in runs] == ["1"]
+        assert loop._strays._ours_at == {}
+        assert loop._left_alone == set()
+        assert loop._failures.of(KEY, "1") == 0
+        assert loop.queue._entries == {}
+        came = asyncio.get_running_loop().time()
+        cluster.tells(uid="2")
+        await asyncio.sleep(OTHERS_SECONDS * 2)
+        assert [uid for uid, _ in runs] == ["1", "2"]
+        assert runs[1][1] - came >= OTHERS_SECONDS
+
+
+@pytest.mark.behaviour("SRC-05")
+async def test_a_stray_made_again_during_a_cleanup_is_left_to_others() -> None:
+    """What the cleanup of its predecessor has waited for says nothing of it."""
+    runs: list[tuple[str, float]] = []
+
+    async def cleanup(cluster: Cluster, run: Any) -> Outcome:
+        runs.append((run.record.uid, asyncio.get_running_loop().time()))
+        if run.record.uid == "1":
+            cluster.tells(uid="2")
+        return Outcome(Verdict.SUCCEEDED)
+
+    async with cleaning(cleanup):
+        await asyncio.sleep(OTHERS_SECONDS)
+    assert [uid for uid, _ in runs] == ["1", "2"]
+    assert runs[1][1] - runs[0][1] >= OTHERS_SECONDS
+
+
+@pytest.mark.behaviour("SRC-05")
+async def test_a_stray_that_was_selected_again_is_left_to_others_anew() -> None:
+    """It was ours; as nobody can tell whose it is when it leaves again, it waits again."""
+    runs: list[float] = []
+
+    async def cleanup(cluster: Cluster, run: Any) -> Outcome:
+        runs.append(asyncio.get_running_loop().time())
+        return Outcome(Verdict.SUCCEEDED)
+
+    async with cleaning(cleanup) as (cluster, loop):
+        assert len(runs) == 1
+        cluster.selects()
+        await asyncio.sleep(1)
+        assert len(runs) == 2
+        assert loop._strays._ours_at == {}
+        left = asyncio.get_running_loop().time()
+        cluster.deselects()
+        await asyncio.sleep(OTHERS_SECONDS * 2)
+        assert len(runs) == 3
+        assert runs[2] - left >= OTHERS_SECONDS

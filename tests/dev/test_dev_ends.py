@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pty
 import re
@@ -18,7 +17,6 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from rws_operator.dev.ports import Port, held_ports
 from rws_operator.dev.sources import import_watchfiles
 from rws_operator.errors import ConfigurationError
 from tests.dev.kit import (
@@ -192,22 +190,6 @@ def test_all_ports_that_are_taken(tmp_path: Path):
             assert session.process.wait(20) == 1
     assert f"--http-port {ports[0]} can't be listened on: Address" in session.text()
     assert f"; --webhook-port {ports[1]} can't be listened on: Address" in session.text()
-
-
-def test_a_port_that_nobody_named(capsys: pytest.CaptureFixture[str]):
-    """Where it is taken another one will do, and which is told; one that is unused is not."""
-    with socket.create_server(("", 0)) as taken, contextlib.ExitStack() as held:
-        number = taken.getsockname()[1]
-        http, webhooks = held_ports(
-            [
-                Port("--http-port", number, is_given=False),
-                Port("--webhook-port", number, is_given=False, is_used=False),
-            ],
-            held,
-        )
-        assert (http != number, webhooks) == (True, number)
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line == (f"▸ port {number} can't be had (Address already in use): --http-port is {http}")
 
 
 def test_without_a_standard_input(tmp_path: Path):

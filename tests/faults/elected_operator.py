@@ -1,10 +1,10 @@
 """The operator of `test_election`, as a process: writes without pause, or gets stuck.
 
-    python elected_operator.py NAME NAMESPACE writes|blocks|hangs|swallows
+    python elected_operator.py NAME NAMESPACE writes|blocks|hangs|swallows SENT
 
 NAME is the operator's and its Lease's. A Gadget named `slow` is what it gets stuck with; without
 that its run never ends, and writes the status and a child all the time. Any other Gadget gets a
-finalizer and a child.
+finalizer and a child. SENT is the file in which it writes down when it sent what: `sent_writes`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from pathlib import Path
 
 from rws_operator import BlockingContext, Context, Operator, kinds
 from tests.controller.running import config_map
 from tests.operator_kit import Gadget
+from tests.sent_writes import record_writes
 
 LEASE_SECONDS = 8
 RENEW_SECONDS = 6
@@ -86,4 +88,5 @@ def elected_operator(name: str, namespace: str, mode: str) -> Operator:
 
 
 if __name__ == "__main__":
+    record_writes(Path(sys.argv[4]))
     elected_operator(*sys.argv[1:4]).main(["serve", "--http-port", "0"])

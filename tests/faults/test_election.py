@@ -27,6 +27,7 @@ from tests.controller.running import Widget, Widgets, settled, widgets_in
 from tests.faults.elected_operator import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS
 from tests.faults.test_standby import Leader
 from tests.operator_kit import Gadget, create, holder, is_ready, new_kind, running
+from tests.sent_writes import read_sent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).with_name("elected_operator.py")
 ROOT = PROGRAM.parent.parent.parent
 NAME = "elected"
-LATE_SECONDS = 0.5
-EXIT_SECONDS = 1.5
+CLOCK_SECONDS = 0.05
+"""How far clocks may be set while they are compared."""
 WRITES = ("create", "update", "patch", "delete")
 
 
@@ -61,6 +62,10 @@ class Process:
         async with asyncio.timeout(seconds):
             return await self.process.wait()
 
+    def sent(self) -> dict[str, float]:
+        """When it sent its writes, by their audit ids."""
+        return read_sent(self.log.with_suffix(".sent"))
+
 
 class Processes:
     """Starts replicas, and kills them at the end."""
@@ -80,6 +85,7 @@ class Processes:
                 NAME,
                 namespace,
                 mode,
+                str(log.with_suffix(".sent")),
                 stdout=output,
                 stderr=output,
                 env={
@@ -148,12 +154,13 @@ class Witness:
             ("configmaps", "", False),
         }
 
-    def check_deadline(self, replica: str) -> None:
-        """No write was received later than half a second after its renew deadline."""
+    def check_deadline(self, replica: str, sent: dict[str, float]) -> None:
+        """No write was sent after its renew deadline."""
         renewals = [write.received for write in self.leases(replica)]
         for write in self.works(replica):
-            last = max(at for at in renewals if at <= write.received)
-            assert write.received - last <= RENEW_SECONDS + LATE_SECONDS, (str(write), last)
+            at = sent[write.audit_id]
+            last = max(renewal for renewal in renewals if renewal <= at + CLOCK_SECONDS)
+            assert at - last <= RENEW_SECONDS + CLOCK_SECONDS, (str(write), last)
 
 
 def holder_of(write: AuditEntry) -> str:
@@ -237,12 +244,12 @@ async def test_an_operator_that_can_not_renew_writes_nothing_beside_the_next(
             await asyncio.sleep(3)
             second.process.send_signal(signal.SIGTERM)
             assert await second.exit_code(60) == 0, second.log.read_text()
-        await asyncio.sleep(1)  # the audit log is written a moment later
+        await eventually(10, lambda: Witness(audited, namespace).releases())
 
     seen = Witness(audited, namespace)
-    for replica in ("first", "second"):
+    for replica, process in (("first", first), ("second", second)):
         seen.check_all_sorts(replica)
-        seen.check_deadline(replica)
+        seen.check_deadline(replica, process.sent())
     last = seen.works("first")[-1]
     assert last.received - cut > RENEW_SECONDS - RETRY_SECONDS - 2  # it went on while it might
     acquired = seen.leases("second")[0]
@@ -260,7 +267,7 @@ async def test_an_operator_that_can_not_renew_writes_nothing_beside_the_next(
 async def test_a_stuck_operator_that_is_cut_off_ends_before_its_lease_does(
     cluster: TestCluster, namespace: TestNamespace, processes: Processes, mode: str
 ) -> None:
-    """Whatever its handler does: the API server falls silent; 1.5 s past its deadline it is out."""
+    """Whatever its handler does: the API server falls silent, and it is out in time."""
     await cluster.install_crd(Gadget)
     loop = asyncio.get_running_loop()
     async with Gate(cluster.kubeconfig) as gate:
@@ -277,7 +284,7 @@ async def test_a_stuck_operator_that_is_cut_off_ends_before_its_lease_does(
         ended = loop.time()
         asked = gate.asked(resource="leases")
         renewed = [r.at for r in asked if r.verb in ("create", "update") and r.status]
-    assert ended - renewed[-1] <= RENEW_SECONDS + EXIT_SECONDS, replica.log.read_text()
+    assert ended < renewed[-1] + LEASE_SECONDS, replica.log.read_text()
 
 
 SHORT: dict[str, Any] = {"lease_seconds": 6, "renew_seconds": 5, "retry_seconds": 1}
@@ -334,7 +341,7 @@ class Seat:
         renewed = datetime.fromisoformat(record.renew_time).timestamp() - offset
         await eventually(timing["lease_seconds"] + 20, self._leaders, every=0.01)
         waited = time.time() - renewed
-        assert timing["lease_seconds"] <= waited <= LONG["lease_seconds"] + 5
+        assert waited >= timing["lease_seconds"]
         self.join(timing, offset)
 
     def _leaders(self) -> list[asyncio.Task[None]]:

@@ -114,6 +114,7 @@ async def test_objects_come_and_go_while_another_toggles_its_finalizer(
     ):
         other = _Other(client, namespace.name)
         made = await asyncio.gather(*(widgets.create(n, finalizers=[KEEP]) for n in names))
+        uid_of = {each["metadata"]["name"]: each["metadata"]["uid"] for each in made}
         left = list(names)
 
         async def toggle() -> None:
@@ -125,6 +126,7 @@ async def test_objects_come_and_go_while_another_toggles_its_finalizer(
             every = TURNS / len(names)
             for number, name in enumerate(order.sample(names, len(names)), 1):
                 await eventually(60, lambda: other.turns >= number * every, every=0.01)  # noqa: B023
+                await eventually(60, lambda: uid_of[name] in seen.reconciled)  # noqa: B023
                 await widgets.delete(name)
                 left.remove(name)
 

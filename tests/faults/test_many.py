@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -136,18 +135,16 @@ async def test_neither_a_restart_nor_broken_watches_disturb_what_is_settled(
 async def check_broken_watches(gate: Gate, widgets: Widgets, runs: list[str]) -> None:
     """Break the watch ten times, every other time for good, with an edit each time."""
     del runs[:]
-    waits = []
     for turn in range(10):
         opened = gate.count(verb="watch")
         assert (gate.expire_watches() if turn % 2 else gate.cut(verb="watch")) == 1
         await eventually(60, partial(is_open_again, gate, opened))
+        opened = gate.count(verb="watch")
         name = f"w{turn * 100}"
-        begun = time.monotonic()
         await widgets.resize(turn + 2, name)
         await eventually(30, partial(runs.__contains__, name), every=0.02)
-        waits.append(time.monotonic() - begun)
+        assert gate.count(verb="watch") == opened, "the watch that was open told nothing"
     assert await settled(lambda: len(runs), 1) == 10
-    assert sorted(waits)[-2] < 5, waits
     assert gate.count(resource="widgets", where=lambda request: STREAMED in request.query) >= 5
 
 
@@ -169,12 +166,12 @@ async def test_a_fresh_edit_overtakes_a_backlog(cluster: TestCluster, many: str)
 
     async with running(cluster.client, controller):
         await eventually(60, lambda: runs, every=0.02)
-        waits = []
+        before = []
         for turn in range(10):
             name, size = f"w{MANY - 1 - turn}", 100 + turn
-            begun = time.monotonic()
             await cluster.client.patch(WIDGET, name, many, patch={"spec": {"size": size}})
+            begun = len(runs)
             await eventually(30, partial(runs.__contains__, (name, size)), every=0.01)
-            waits.append(time.monotonic() - begun)
+            before.append(runs.index((name, size)) - begun)
         assert len(runs) < MANY, "there was no backlog any more"
-        assert sorted(waits)[-2] < 3, waits
+        assert sorted(before)[-2] < MANY / 4, before

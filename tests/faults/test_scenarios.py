@@ -48,21 +48,19 @@ async def test_a_plain_handler_that_sleeps_holds_up_nothing(
     async with running(operator, http_port=0):
         await eventually(15, asleep.is_set)
         await create(cluster, Gadget, "quick", namespace.name)
-        size, slowest = 1, 0.0
+        size, meanwhile = 1, 0
         while not awake.is_set():
             size += 1
             change: dict[str, Any] = {"spec": {"size": size}}
             await cluster.client.patch(Gadget, "quick", namespace.name, patch=change)
-            await eventually(8, partial(ran.__contains__, ("quick", size)), every=0.02)
-            asked = time.monotonic()
+            await eventually(30, partial(ran.__contains__, ("quick", size)), every=0.02)
             assert (await fetch(operator, "/livez"))[0] == 200
             assert await is_ready(operator)
-            slowest = max(slowest, time.monotonic() - asked)
-        assert size > 3
-        assert slowest < 4
+            meanwhile += not awake.is_set()
+        assert meanwhile >= 2
         assert not operator.has_lost_lease()
         assert await holder(cluster, namespace.name, "sleeper")
-        await eventually(5, lambda: ("slow", 1) in ran)
+        await eventually(30, lambda: ("slow", 1) in ran)
 
 
 @pytest.mark.behaviour("S17")

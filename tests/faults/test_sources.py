@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rws_operator.client import client as connect
-from rws_operator.controller import Backoff, Context, Controller
+from rws_operator.controller import Action, Backoff, Context, Controller
+from rws_operator.errors import PermanentError
 from rws_operator.resources import CustomResource, kind_of, kinds
 from rws_operator.testing import Gate, eventually
 from rws_operator.watch import Selection
@@ -285,6 +286,45 @@ async def test_what_leaves_while_its_cleanup_fails_is_cleaned_up_here(
         await eventually(20, lambda: len(tries) > before + 1)
         fails = False
         await eventually(20, lambda: is_gone(widgets))
+
+
+@pytest.mark.behaviour("SRC-05")
+async def test_a_cleanup_out_of_the_selection_is_run_by_what_others_write(
+    widgets: Widgets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sees its own status, new with each run, and runs no more for it; nor is it given up."""
+    monkeypatch.setattr("rws_operator.controller.strays.OTHERS_SECONDS", 0.5)
+    controller = widgets_controller(widgets.namespace, label_selector="shard=one")
+    found: list[int] = []
+    seen: list[int | None] = []
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        """Nothing to do."""
+
+    @controller.finalizer(OURS)
+    async def cleanup(widget: Widget, ctx: Context) -> Action | None:
+        found.append(widget.status.size)
+        await ctx.patch_status(widget, {"size": len(found)})
+        again = await ctx.get(Widget, widget.name, widget.namespace)
+        seen.append(again.status.size if again is not None else None)
+        assert await ctx.list(Widget) == []
+        if len(found) == 1:
+            return Action.requeue(600)
+        if len(found) == 2:
+            raise PermanentError("it waits for others")
+        return None
+
+    await widgets.create(finalizers=[OURS])
+    await widgets.delete()
+    async with running(widgets.client, controller):
+        for runs in (1, 2):
+            await eventually(15, lambda: len(found) == runs)  # noqa: B023
+            assert await settled(lambda: len(found), 1) == runs
+            await widgets.label()
+        await eventually(15, lambda: is_gone(widgets))
+    assert found == [0, 1, 2]
+    assert seen == [1, 2, 3]
 
 
 @pytest.mark.behaviour("SRC-05")

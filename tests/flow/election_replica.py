@@ -1,11 +1,12 @@
 """A replica for `test_election_processes`: leads by a Lease, writes as fast as it may, says so.
 
-    python election_replica.py KUBECONFIG NAMESPACE NAME LEASE RENEW RETRY [--stuck] [--clock S]
+    election_replica.py KUBECONFIG NAMESPACE NAME LEASE RENEW RETRY SENT [--stuck] [--clock S]
 
 It tells what happens on standard output, one JSON object a line. While it leads it patches one
 ConfigMap through its fenced client without pause. SIGTERM ends it as an operator ends: the writer
 first, then the Lease is released, exit code 0; a lost Lease ends it at once with code 1. With
---stuck a thread sleeps that nobody can cancel; with --clock its wall clock is so far ahead.
+--stuck a thread sleeps that nobody can cancel; with --clock its wall clock is so far ahead. SENT is
+the file in which it writes down when it sent what (see `sent_writes`).
 """
 
 import asyncio
@@ -14,11 +15,13 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from rws_operator.client import Client, load_config
 from rws_operator.election import LeaderElector
 from rws_operator.errors import LeadershipLost, OperatorError
 from rws_operator.testing.clock import OffsetClock
+from tests.sent_writes import record_writes
 
 
 def tell(event: str, **more: object) -> None:
@@ -81,6 +84,7 @@ async def main() -> None:
     """Run one replica."""
     kubeconfig, namespace, name, *durations = sys.argv[1:7]
     lease, renew, retry = (int(seconds) for seconds in durations)
+    record_writes(Path(sys.argv[7]))
     async with Client(load_config(kubeconfig), user_agent=f"replica-{name}") as client:
         elector = LeaderElector(
             client,

@@ -17,6 +17,7 @@ from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.gate import Gate, GateRequest
+from rws_operator.testing.gate_writes import Writes
 
 PROGRAM = """
 import asyncio, sys
@@ -113,6 +114,49 @@ async def test_an_answer_is_lost_by_a_reset_too(
         await through.request("POST", path, body={"metadata": {"name": "a"}})
     assert ("reset" in str(lost.value).lower()) is reset
     assert (await cluster.client.request("GET", f"{path}/a")).json()["metadata"]["name"] == "a"
+
+
+async def test_a_write_outlives_who_sent_it(gate: Gate, cluster: TestCluster, path: str) -> None:
+    """It is in the server's socket; only what was held before is never sent."""
+    url = urlsplit(gate.server)
+    for name in ("held", "sent"):
+        body = json.dumps({"metadata": {"name": name}}).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: {url.hostname}\r\nContent-Type: application/json\r\n"
+        _, writer = await asyncio.open_connection(url.hostname, url.port)
+        with gate.hold(verb="create", where=lambda r: b"held" in r.body) as held:
+            writer.write(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            if name == "held":
+                await held.reached()
+            writer.transport.abort()
+            await eventually(5, lambda: gate.count(verb="create") and not gate._proxy.under_way)
+
+    async def made() -> list[str]:
+        items = json.loads((await cluster.client.request("GET", path)).body)["items"]
+        return [item["metadata"]["name"] for item in items]
+
+    await eventually(5, made)
+    assert await made() == ["sent"]
+
+
+async def test_a_write_ends_with_the_gate() -> None:
+    """Also one that nobody waits for, and whose server never answers."""
+    ended = asyncio.Event()
+
+    async def send() -> aiohttp.ClientResponse:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    writes = Writes()
+    asking = asyncio.create_task(writes.carry_out(send()))
+    await asyncio.sleep(0.01)
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert not ended.is_set()
+    await writes.end()
+    assert ended.is_set()
 
 
 async def test_a_watch_ends_well(gate: Gate, through: Client, path: str) -> None:

@@ -67,6 +67,30 @@ async def test_fails_on_purpose(control_plane, cluster, namespace):
     await control_plane.kill_api_server()
     assert False
 """
+BEYOND_REPAIR = """
+import pytest
+import pytest_rws_operator
+from rws_operator.testing.errors import ControlPlaneError
+
+class Broken:
+    async def repair(self):
+        raise ControlPlaneError("beyond repair")
+
+@pytest.fixture
+def own_control_plane(pytestconfig):
+    pytestconfig.stash[pytest_rws_operator._OWN] = Broken()
+
+@pytest.fixture(scope="module")
+def other():
+    yield
+    print("TORN DOWN")
+
+def test_kills(own_control_plane, other):
+    pass
+
+def test_next(other):
+    pass
+"""
 OVERRIDDEN = """
 import pytest
 
@@ -201,6 +225,14 @@ def test_what_is_left_dead_lives_again_for_the_fixtures(
     assert "1 failed, 1 passed" in run.stdout, run.stdout + run.stderr
     assert " error" not in run.stdout.splitlines()[-1]
     assert "name: in-the-report" in run.stdout
+
+
+def test_what_cannot_be_repaired_fails_one_test_alone(tmp_path: Path) -> None:
+    """Its teardown tells so; all fixtures end, and the next test finds nothing left."""
+    run = run_pytest(tmp_path, BEYOND_REPAIR)
+    assert "2 passed, 1 error" in run.stdout, run.stdout + run.stderr
+    assert "ControlPlaneError: beyond repair" in run.stdout
+    assert run.stdout.count("TORN DOWN") == 1
 
 
 def test_fixtures_of_the_same_name_need_nothing(tmp_path: Path) -> None:
