@@ -3,7 +3,7 @@
     async with OperatorAccount(cluster, namespace.name, operator) as account:
         ...                                         # a process with account.kubeconfig
         await account.swap_token(invalidate=True)   # as a kubelet does; the old one is refused
-        async with account.revoke(verb="list", resource="widgets"):
+        async with account.revoke(verb="watch", resource="widgets"):
             ...
 
 Its kubeconfig names a file with the token, as the one of a pod does. Invariant: what was asked for
@@ -18,6 +18,7 @@ import contextlib
 import copy
 import json
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,6 +32,8 @@ from rws_operator.testing.permissions import Permissions
 from rws_operator.testing.tokens import request_token
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rws_operator.testing.cluster import TestCluster
     from rws_operator.testing.definition import OperatorDefinition
     from rws_operator.testing.gate import Gate
@@ -83,7 +86,7 @@ class OperatorAccount:
             self._client, self.user, [f"system:{group}" for group in groups], self._documents
         )
         self._token = ""
-        self._bound_to: str | None = None
+        self._good: dict[str, str] = {}
         self._secrets: list[str] = []
         self._stack = contextlib.AsyncExitStack()
 
@@ -120,10 +123,10 @@ class OperatorAccount:
         """Put a new token in the place of the old one.
 
         Args:
-            invalidate: Have the old one refused. That takes up to 10 s if it was just used; else
-                it is as good as the new one.
+            invalidate: Have every older one refused. That takes up to 10 s for those just used;
+                else they are as good as the new one.
         """
-        old_token, old_secret = self._token, self._bound_to
+        older = list(self._good)
         secret = await self._client.request(
             "POST",
             kinds.Secret.path(self._namespace),
@@ -132,22 +135,23 @@ class OperatorAccount:
         metadata = secret.json()["metadata"]
         bound_to = {"apiVersion": "v1", "kind": "Secret"}
         bound_to |= {key: metadata[key] for key in ("name", "uid")}
-        self._bound_to = metadata["name"]
         self._secrets.append(metadata["name"])
         self._token = await asyncio.to_thread(
             request_token, self._admin, self._namespace, self._name, bound_to=bound_to
         )
+        self._good[metadata["name"]] = self._token
         new = self._folder / "token.new"
         new.write_text(self._token)
         new.replace(self.token_file)
-        if invalidate and old_secret is not None:
-            await self._invalidate(old_token, old_secret)
+        if invalidate:
+            await self._invalidate(older)
 
     async def invalidate_token(self) -> None:
-        """Have the present token refused, as long as `swap_token` brings no new one."""
-        if self._bound_to is not None:
-            secret, self._bound_to = self._bound_to, None
-            await self._invalidate(self._token, secret)
+        """Have the present token and every older one refused, until `swap_token` brings a new one.
+
+        The older ones, too: a client may still have one in use, for it seldom reads the file.
+        """
+        await self._invalidate(list(self._good))
 
     def revoke(
         self, *, verb: str | None = None, resource: str | None = None
@@ -172,14 +176,14 @@ class OperatorAccount:
         path = self._folder / f"kubeconfig-{len(list(self._folder.iterdir()))}"
         return Access(server, ca_pem).write(path, self._namespace, self.token_file)
 
-    async def _invalidate(self, token: str, secret: str) -> None:
-        await self._delete(kinds.Secret.path(self._namespace, secret))
-        old = Access(self._admin.server, self._admin.ca_pem, token=token)
-
-        async def is_refused() -> bool:
-            return (await asyncio.to_thread(old.request, "GET", "/api"))[0] == 401
-
-        await eventually(_INVALID_SECONDS, is_refused)
+    async def _invalidate(self, secrets: Sequence[str]) -> None:
+        """Delete what tokens are bound to, and wait until each of them is refused."""
+        for secret in secrets:
+            await self._delete(kinds.Secret.path(self._namespace, secret))
+        for secret in secrets:
+            access = Access(self._admin.server, self._admin.ca_pem, token=self._good[secret])
+            await eventually(_INVALID_SECONDS, partial(_is_refused, access))
+            del self._good[secret]
 
     async def _delete_secrets(self) -> None:
         for secret in self._secrets:
@@ -188,6 +192,10 @@ class OperatorAccount:
     async def _delete(self, path: str) -> None:
         with contextlib.suppress(NotFound):
             await self._client.request("DELETE", path)
+
+
+async def _is_refused(access: Access) -> bool:
+    return (await asyncio.to_thread(access.request, "GET", "/api"))[0] == 401
 
 
 def _documents(operator: OperatorDefinition | Rbac, namespace: str) -> list[dict[str, Any]]:

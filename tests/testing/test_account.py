@@ -114,6 +114,20 @@ async def test_an_old_token_is_refused(
         await ours.request("GET", config_maps(namespace))
 
 
+@pytest.mark.parametrize("swap", [True, False])
+async def test_every_token_handed_out_is_refused(
+    account: OperatorAccount, namespace: TestNamespace, tmp_path: Path, swap: bool
+) -> None:
+    """Not the newest alone: who has read the file once may still use the first."""
+    first = account.token_file.read_text()
+    await account.swap_token()
+    second = account.token_file.read_text()
+    await (account.swap_token(invalidate=True) if swap else account.invalidate_token())
+    for token in (first, second):
+        with pytest.raises(Unauthorized):
+            await request_with(account, token, namespace, tmp_path)
+
+
 async def test_an_operator_without_a_token_gets_one_again(
     account: OperatorAccount, namespace: TestNamespace
 ) -> None:
