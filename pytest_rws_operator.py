@@ -49,6 +49,14 @@ _NAMESPACE: "pytest.StashKey[tuple[Path, str]]" = pytest.StashKey()
 _LOG: "pytest.StashKey[OperatorLog]" = pytest.StashKey()
 _LENT = "rws_control_plane"
 _END_SECONDS = 30.0
+_TWO_CONTROL_PLANES = """\
+the test's cluster, namespace and gate are on another control plane than own_control_plane and
+audit_log: what it does to that one harms nothing here. Define in the test's module, or conftest.py:
+
+@pytest.fixture
+def control_plane(own_control_plane):
+    return own_control_plane
+"""
 _BORROW_SECONDS = 3600.0
 """How long a worker waits for the control plane, whose programs may have to be built first."""
 
@@ -203,11 +211,23 @@ def _until_the_end(
     return until_the_end.enter_context(control_plane)
 
 
-async def _cluster(control_plane: "ControlPlane") -> "AsyncIterator[TestCluster]":
+@pytest.fixture
+def _cluster_control_plane(
+    control_plane: "ControlPlane", request: pytest.FixtureRequest
+) -> "ControlPlane":
+    """The one that a test's cluster is on: its own, if it asks for that, too."""
+    if "own_control_plane" in request.fixturenames:
+        own = request.getfixturevalue("own_control_plane")
+        if own.kubeconfig != control_plane.kubeconfig:
+            pytest.fail(_TWO_CONTROL_PLANES, pytrace=False)
+    return control_plane
+
+
+async def _cluster(_cluster_control_plane: "ControlPlane") -> "AsyncIterator[TestCluster]":
     """The control plane with a client on the test's event loop."""
     from rws_operator.testing.cluster import TestCluster
 
-    async with await TestCluster.connect(control_plane.kubeconfig) as cluster:
+    async with await TestCluster.connect(_cluster_control_plane.kubeconfig) as cluster:
         yield cluster
 
 

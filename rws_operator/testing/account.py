@@ -18,13 +18,15 @@ import contextlib
 import copy
 import json
 import tempfile
+import uuid
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from rws_operator.errors import NotFound
+from rws_operator.errors import ConfigurationError, NotFound
 from rws_operator.manifests import Rbac
 from rws_operator.resources import kinds
+from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.namespaced import FIELD_MANAGER
@@ -64,13 +66,15 @@ class OperatorAccount:
 
     Attributes:
         user: Its user name, as the audit log has it.
-        token_file: Holds its token, and is replaced as a whole.
-        kubeconfig: Names the API server and that file, for as long as this is open.
     """
 
     def __init__(
         self, cluster: TestCluster, namespace: str, operator: OperatorDefinition | Rbac
     ) -> None:
+        if not isinstance(namespace, str):
+            raise ConfigurationError(
+                f"OperatorAccount: namespace={namespace!r}", remedy="pass namespace.name"
+            )
         self._client = cluster.client
         self._admin = Access.read(cluster.kubeconfig)
         self._namespace = namespace
@@ -85,7 +89,7 @@ class OperatorAccount:
         self._permissions = Permissions(
             self._client, self.user, [f"system:{group}" for group in groups], self._documents
         )
-        self._token = ""
+        self._kept_in: Path | None = None
         self._good: dict[str, str] = {}
         self._secrets: list[str] = []
         self._stack = contextlib.AsyncExitStack()
@@ -93,15 +97,14 @@ class OperatorAccount:
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rws-account-"))
-            self._folder = Path(folder)
-            self.token_file = self._folder / "token"
+            self._kept_in = Path(folder)
             for document in self._documents:
                 stack.push_async_callback(self._delete, _path(document))
                 await self._client.apply(document, field_manager=FIELD_MANAGER)
             await self._permissions.wait_until_granted()
             stack.push_async_callback(self._delete_secrets)
             await self.swap_token()
-            self.kubeconfig = self._write_kubeconfig(self._admin.server, self._admin.ca_pem)
+            self._write_kubeconfig("kubeconfig", self._admin.server, self._admin.ca_pem)
             self._stack = stack.pop_all()
         return self
 
@@ -109,15 +112,25 @@ class OperatorAccount:
         await self._stack.aclose()
 
     @property
+    def token_file(self) -> Path:
+        """Holds its token, and is replaced as a whole."""
+        return self._folder / "token"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """Names the API server and the token's file, for as long as the account is open."""
+        return self._folder / "kubeconfig"
+
+    @property
     def credential(self) -> str:
         """Names the present token in the audit log: ``JTI=...``."""
-        claims = self._token.split(".")[1]
+        claims = self.token_file.read_text().split(".")[1]
         decoded = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
         return f"JTI={decoded['jti']}"
 
     def kubeconfig_through(self, gate: Gate) -> Path:
         """Write a kubeconfig with the same token file that leads through a gate."""
-        return self._write_kubeconfig(gate.server, None)
+        return self._write_kubeconfig(f"kubeconfig-{uuid.uuid4()}", gate.server, None)
 
     async def swap_token(self, *, invalidate: bool = False) -> None:
         """Put a new token in the place of the old one.
@@ -126,7 +139,7 @@ class OperatorAccount:
             invalidate: Have every older one refused. That takes up to 10 s for those just used;
                 else they are as good as the new one.
         """
-        older = list(self._good)
+        older, new = list(self._good), self._folder / "token.new"
         secret = await self._client.request(
             "POST",
             kinds.Secret.path(self._namespace),
@@ -136,12 +149,11 @@ class OperatorAccount:
         bound_to = {"apiVersion": "v1", "kind": "Secret"}
         bound_to |= {key: metadata[key] for key in ("name", "uid")}
         self._secrets.append(metadata["name"])
-        self._token = await asyncio.to_thread(
+        token = await asyncio.to_thread(
             request_token, self._admin, self._namespace, self._name, bound_to=bound_to
         )
-        self._good[metadata["name"]] = self._token
-        new = self._folder / "token.new"
-        new.write_text(self._token)
+        self._good[metadata["name"]] = token
+        new.write_text(token)
         new.replace(self.token_file)
         if invalidate:
             await self._invalidate(older)
@@ -172,9 +184,17 @@ class OperatorAccount:
         """
         return self._permissions.revoke(verb=verb, resource=resource)
 
-    def _write_kubeconfig(self, server: str, ca_pem: bytes | None) -> Path:
-        path = self._folder / f"kubeconfig-{len(list(self._folder.iterdir()))}"
-        return Access(server, ca_pem).write(path, self._namespace, self.token_file)
+    @property
+    def _folder(self) -> Path:
+        if self._kept_in is None:
+            raise ControlPlaneError(
+                "the account does not exist yet",
+                remedy="use it as `async with OperatorAccount(...) as account`",
+            )
+        return self._kept_in
+
+    def _write_kubeconfig(self, name: str, server: str, ca_pem: bytes | None) -> Path:
+        return Access(server, ca_pem).write(self._folder / name, self._namespace, self.token_file)
 
     async def _invalidate(self, secrets: Sequence[str]) -> None:
         """Delete what tokens are bound to, and wait until each of them is refused."""

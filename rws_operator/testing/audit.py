@@ -17,7 +17,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from rws_operator.errors import ConfigurationError
 from rws_operator.testing.audit_entry import AuditEntry, parse_line
+from rws_operator.testing.selectors import check_selectors, path_of
 
 __all__ = ["AuditEntry", "AuditLog", "ChosenEntries"]
 
@@ -48,15 +50,27 @@ class AuditLog:
 
     Args:
         path: The file: `ControlPlane.audit_log`. What it holds already counts, too.
+
+    Raises:
+        ConfigurationError: There is no such file.
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
+        self._path = path_of(path, "AuditLog", "pass control_plane.audit_log")
+        if not self._path.exists():
+            raise ConfigurationError(
+                f"there is no audit log {self._path}", remedy="pass control_plane.audit_log"
+            )
         self._read_to = 0
         self._entries: list[AuditEntry] = []
 
     def entries(self, **chosen: Unpack[ChosenEntries]) -> list[AuditEntry]:
-        """The chosen requests so far, in the order in which their answers ended."""
+        """The chosen requests so far, in the order in which their answers ended.
+
+        Raises:
+            ConfigurationError: No entry can ever fit.
+        """
+        check_selectors(chosen, ChosenEntries.__annotations__)
         self._read()
         return [entry for entry in self._entries if _fits(entry, **chosen)]
 
@@ -65,8 +79,6 @@ class AuditLog:
         return [entry for entry in self.entries(**chosen) if entry.is_write]
 
     def _read(self) -> None:
-        if not self._path.exists():  # its API server has not begun to write
-            return
         with self._path.open("rb") as file:
             file.seek(self._read_to)
             for line in file:

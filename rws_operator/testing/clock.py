@@ -2,6 +2,8 @@
 
 import time
 
+from rws_operator.errors import ConfigurationError
+
 
 class OffsetClock:
     """Tells another time than the machine; give it as `wall_clock`.
@@ -14,6 +16,10 @@ class OffsetClock:
     """
 
     def __init__(self, offset_seconds: float) -> None:
+        if not isinstance(offset_seconds, (int, float)):
+            raise ConfigurationError(
+                f"OffsetClock({offset_seconds!r})", remedy="pass seconds, such as 3600"
+            )
         self.offset_seconds = offset_seconds
 
     def __call__(self) -> float:

@@ -20,23 +20,25 @@ port-forward) are not passed on. The program may be another process, but nothing
 import contextlib
 import functools
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import TracebackType
 from typing import Literal, Self, TypeVar, Unpack
 
+from rws_operator.testing import selectors
 from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.gate_answer import Answered
+from rws_operator.testing.gate_change import Change, without_bookmarks
 from rws_operator.testing.gate_fault import (
     BlackHole,
-    Change,
     Delay,
     Fault,
     Hold,
     LoseAnswer,
     Refuse,
     Trickle,
-    without_bookmarks,
 )
 from rws_operator.testing.gate_proxy import Proxy
 from rws_operator.testing.gate_request import Chosen, GateRequest, Match
@@ -56,14 +58,15 @@ class Gate(Traffic):
         remember: Keep every request, for `asked` and `count`; False where it is long under load.
 
     Attributes:
-        kubeconfig: What to give to the program under test; there while the gate is open.
         requests: Everything asked so far, in order.
     """
 
     def __init__(self, kubeconfig: str | Path, *, remember: bool = True) -> None:
-        self._access = Access.read(Path(kubeconfig))
+        remedy = "pass control_plane.kubeconfig or cluster.kubeconfig"
+        self._access = Access.read(selectors.path_of(kubeconfig, "Gate", remedy))
         self._remember = remember
         self.requests: list[GateRequest] = []
+        self._seen: Counter[str] = Counter()
         self._faults: list[Fault] = []
         super().__init__(Proxy(self._access, self._faults_of, self._began))
         self._stack = contextlib.AsyncExitStack()
@@ -73,20 +76,51 @@ class Gate(Traffic):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rws-gate-"))
             self._folder = Path(folder)
             await stack.enter_async_context(self._proxy.running())
-            self.kubeconfig = self.kubeconfig_for(self._access.token)
+            self._kubeconfig = self.kubeconfig_for(self._access.token)
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         await self._stack.aclose()
+        for fault in self._faults:
+            if (untold := fault.untold()) and error:
+                error.add_note(f"a function given to the gate has raised {untold!r}")
+            elif untold:
+                raise untold
+
+    @property
+    def kubeconfig(self) -> Path:
+        """What to give to the program under test.
+
+        Raises:
+            ControlPlaneError: The gate was never opened.
+        """
+        self._check_open()
+        return self._kubeconfig
 
     @property
     def server(self) -> str:
-        """The gate's URL, as of an API server."""
+        """The gate's URL, as of an API server.
+
+        Raises:
+            ControlPlaneError: The gate was never opened.
+        """
+        self._check_open()
         return self._proxy.server
+
+    def _check_open(self) -> None:
+        if not self._proxy.server:
+            remedy = "use it as `async with Gate(...) as gate`"
+            raise ControlPlaneError("the gate is not open", remedy=remedy)
 
     def kubeconfig_for(self, token: str | None) -> Path:
         """Write a kubeconfig of the gate for the user of a token; return its path."""
+        self._check_open()
         number = len(list(self._folder.iterdir()))
         access = Access(server=self.server, ca_pem=None, token=token)
         return access.write(self._folder / f"kubeconfig-{number}")
@@ -99,7 +133,7 @@ class Gate(Traffic):
         """
         if not self._remember:
             raise ControlPlaneError("the gate remembers no requests: use Gate(remember=True)")
-        match = Match(**chosen)
+        match = Match.of(chosen)
         return [request for request in self.requests if match.fits(request)]
 
     def count(self, **chosen: Unpack[Chosen]) -> int:
@@ -110,7 +144,8 @@ class Gate(Traffic):
         self, *, stage: Literal["request", "answer", "events"] = "request", **chosen: Unpack[Chosen]
     ) -> Hold:
         """Hold requests before they are sent on, their answers, or the events of a watch."""
-        return self._add(Hold(Match(**chosen), stage))
+        selectors.check_one_of("stage", stage, ("request", "answer", "events"))
+        return self._add(Hold(Match.of(chosen), stage))
 
     def delay(
         self,
@@ -120,7 +155,9 @@ class Gate(Traffic):
         **chosen: Unpack[Chosen],
     ) -> Fault:
         """Let requests wait before they are sent on, or their answers."""
-        return self._add(Delay(Match(**chosen), seconds, stage))
+        selectors.check_number("delay", seconds, zero=True)
+        selectors.check_one_of("stage", stage, ("request", "answer"))
+        return self._add(Delay(Match.of(chosen), seconds, stage))
 
     def answer(
         self,
@@ -145,8 +182,9 @@ class Gate(Traffic):
             headers: More headers, e.g. Retry-After, or another Content-Type.
             chosen: Which requests; see `Match`.
         """
+        selectors.check_status(status)
         answer = Answered.of(status, reason=reason, message=message, text=text, headers=headers)
-        return self._add(Refuse(Match(**chosen), times, answer))
+        return self._add(Refuse(Match.of(chosen), times, answer))
 
     def lose_answer(
         self, *, times: int | None = 1, reset: bool = False, **chosen: Unpack[Chosen]
@@ -158,11 +196,11 @@ class Gate(Traffic):
             reset: By a TCP reset, rather than by closing it.
             chosen: See `Match`.
         """
-        return self._add(LoseAnswer(Match(**chosen), times, reset=reset))
+        return self._add(LoseAnswer(Match.of(chosen), times, reset=reset))
 
     def black_hole(self, **chosen: Unpack[Chosen]) -> Fault:
         """Keep connections open but silent for ever: new requests, and those under way."""
-        hole = self._add(BlackHole(Match(**chosen)))
+        hole = self._add(BlackHole(Match.of(chosen)))
         for exchange in self._proxy.under_way:
             if hole.concerns(exchange.request):
                 exchange.swallowed_by = exchange.swallowed_by or hole
@@ -170,14 +208,15 @@ class Gate(Traffic):
 
     def trickle(self, bytes_a_second: float, **chosen: Unpack[Chosen]) -> Fault:
         """Send answers, and the events of watches, so slowly."""
-        return self._add(Trickle(Match(**chosen), bytes_a_second))
+        selectors.check_number("trickle", bytes_a_second, zero=False)
+        return self._add(Trickle(Match.of(chosen), bytes_a_second))
 
     def drop_bookmarks(
         self, *, only_initial_events_end: bool = False, **chosen: Unpack[Chosen]
     ) -> Fault:
         """Drop every bookmark of a watch, or only the one that ends its initial events."""
         drop = functools.partial(without_bookmarks, only_initial_events_end=only_initial_events_end)
-        return self._add(Change(replace(Match(**chosen), verb="watch"), None, drop))
+        return self._add(Change(replace(Match.of(chosen), verb="watch"), None, drop))
 
     def change(
         self,
@@ -187,25 +226,22 @@ class Gate(Traffic):
         **chosen: Unpack[Chosen],
     ) -> Fault:
         """Change or drop (None) each event of a watch, or the body of another answer."""
-        return self._add(Change(Match(**chosen), times, change))
-
-    def refuse_connections(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """Refuse every new connection for as long as the block runs, as a dead server's port does.
-
-        Those that are open stay; `cut` breaks them.
-        """
-        return self._proxy.refusing()
+        selectors.check_function("change", change)
+        return self._add(Change(Match.of(chosen), times, change))
 
     def _add(self, fault: AnyFault) -> AnyFault:
+        fault.seen = self._seen
         self._faults.append(fault)
         return fault
 
     def _faults_of(self, request: GateRequest) -> Iterator[Fault]:
-        self._faults = [fault for fault in self._faults if fault.is_active]
-        concerned = [fault for fault in self._faults if fault.concerns(request)]
+        self._faults = [fault for fault in self._faults if fault.is_active or fault.error]
+        concerned = [f for f in self._faults if f.is_active and f.concerns(request)]
         # Asked again in its turn: the one before it may have made the request wait.
         return (fault for fault in concerned if fault.is_active)
 
     def _began(self, request: GateRequest) -> None:
+        what = "/".join(filter(None, (request.resource, request.subresource)))
+        self._seen[f"{request.verb} {what or request.path}"] += 1
         if self._remember:
             self.requests.append(request)

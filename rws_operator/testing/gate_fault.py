@@ -1,14 +1,17 @@
 """The faults a gate can put in a request's way, as tests hold them."""
 
 import asyncio
-import json
-from collections.abc import Callable
+from collections import Counter
 from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
 
 from rws_operator.testing.gate_answer import Answered
 from rws_operator.testing.gate_request import GateRequest, Match
+from rws_operator.testing.selectors import check_number
+
+# Of what came to a gate, so much is told.
+_SHOWN = 12
 
 
 class Lost(Exception):
@@ -26,17 +29,24 @@ class Fault:
 
     Attributes:
         hits: How many requests (or events, for faults of events) it has met.
+        error: What a function that the test gave for it has raised first, if any.
+        seen: What came to its gate, by verb and resource.
         bytes_a_second: How fast answers pass; None: as they come.
     """
 
     bytes_a_second: float | None = None
 
     def __init__(self, match: Match, times: int | None = None) -> None:
+        if times is not None:
+            check_number("times", times, zero=False)
         self.match = match
         self.hits = 0
+        self.error: Exception | None = None
+        self.seen: Counter[str] = Counter()
+        self._is_told = False
         self._times = times
         self._concerned: WeakKeyDictionary[GateRequest, bool] = WeakKeyDictionary()
-        self._hit = asyncio.Condition()
+        self._hit = asyncio.Event()
         self._removed = asyncio.Event()
 
     def __enter__(self) -> Self:
@@ -58,7 +68,11 @@ class Fault:
     def concerns(self, request: GateRequest) -> bool:
         """Whether a request is one of those chosen, which is decided once."""
         if request not in self._concerned:
-            self._concerned[request] = self.match.fits(request)
+            try:
+                self._concerned[request] = self.match.fits(request)
+            except Exception as error:
+                self._concerned[request] = False
+                self.fail(error)
         return self._concerned[request]
 
     def remove(self) -> None:
@@ -69,10 +83,40 @@ class Fault:
         """Wait until it has met so many.
 
         Raises:
-            TimeoutError: It has not, within so many seconds.
+            TimeoutError: It has not, within so many seconds; says what came instead.
+            Exception: What its `where` or `change` has raised.
         """
-        async with asyncio.timeout(within), self._hit:
-            await self._hit.wait_for(lambda: self.hits >= hits)
+        try:
+            async with asyncio.timeout(within):
+                while self.hits < hits and self.error is None:
+                    self._hit.clear()
+                    await self._hit.wait()
+        except TimeoutError:
+            raise TimeoutError(self._missed(hits, within)) from None
+        if error := self.untold():
+            raise error
+
+    def untold(self) -> Exception | None:
+        """What its function has raised, if `reached` has not told it."""
+        error = None if self._is_told else self.error
+        self._is_told = self._is_told or error is not None
+        return error
+
+    def _missed(self, hits: int, within: float) -> str:
+        if not self.seen:
+            return (
+                "nothing came through this gate: was its kubeconfig given to the program "
+                "(kubeconfig=gate.kubeconfig)?"
+            )
+        met = f"{self.hits} of {hits} met, no further" if self.hits else "no"
+        came = ", ".join(f"{count} {what}" for what, count in self.seen.most_common(_SHOWN))
+        more = ", ..." if len(self.seen) > _SHOWN else ""
+        return f"{met} {self.match} within {within:g} s; the gate saw {came}{more}"
+
+    def fail(self, error: Exception) -> None:
+        """Keep what its function has raised, for who waits for it or ends the gate."""
+        self.error = self.error or error
+        self._hit.set()
 
     async def on_request(self, request: GateRequest) -> None:
         """Before the request is sent on."""
@@ -87,10 +131,10 @@ class Fault:
     async def on_end(self, request: GateRequest) -> None:
         """Before the end of a watch, whoever ends it."""
 
-    async def _meet(self) -> None:
+    async def meet(self) -> None:
+        """Count what it has met."""
         self.hits += 1
-        async with self._hit:
-            self._hit.notify_all()
+        self._hit.set()
 
 
 class Hold(Fault):
@@ -124,7 +168,7 @@ class Hold(Fault):
 
     async def _wait(self, stage: str) -> None:
         if stage == self._stage:
-            await self._meet()
+            await self.meet()
             await self._removed.wait()
 
 
@@ -137,7 +181,7 @@ class BlackHole(Fault):
 
     async def swallow(self) -> None:
         """Take what would pass; never returns."""
-        await self._meet()
+        await self.meet()
         await asyncio.Event().wait()
 
 
@@ -159,7 +203,7 @@ class Delay(Fault):
 
     async def _wait(self, stage: str) -> None:
         if stage == self._stage:
-            await self._meet()
+            await self.meet()
             await asyncio.sleep(self._seconds)
 
 
@@ -172,7 +216,7 @@ class Trickle(Fault):
 
     async def on_answer(self, request: GateRequest) -> None:
         """See `Fault`."""
-        await self._meet()
+        await self.meet()
 
 
 class Refuse(Fault):
@@ -184,7 +228,7 @@ class Refuse(Fault):
 
     async def on_request(self, request: GateRequest) -> None:
         """See `Fault`."""
-        await self._meet()
+        await self.meet()
         raise self._answer
 
 
@@ -197,32 +241,5 @@ class LoseAnswer(Fault):
 
     async def on_answer(self, request: GateRequest) -> None:
         """See `Fault`."""
-        await self._meet()
+        await self.meet()
         raise Lost(reset=self._reset)
-
-
-class Change(Fault):
-    """Events, or whole bodies of other answers, are changed or dropped as they pass."""
-
-    def __init__(
-        self, match: Match, times: int | None, change: Callable[[bytes], bytes | None]
-    ) -> None:
-        super().__init__(match, times)
-        self._change = change
-
-    async def on_line(self, request: GateRequest, line: bytes) -> bytes | None:
-        """See `Fault`."""
-        changed = self._change(line)
-        if changed != line:
-            await self._meet()
-        return changed
-
-
-def without_bookmarks(line: bytes, *, only_initial_events_end: bool) -> bytes | None:
-    """Drop a bookmark; pass on every other line."""
-    event = json.loads(line)
-    if event.get("type") != "BOOKMARK":
-        return line
-    annotations = event["object"]["metadata"].get("annotations") or {}
-    is_end = annotations.get("k8s.io/initial-events-end") == "true"
-    return line if only_initial_events_end and not is_end else None

@@ -4,7 +4,9 @@ import asyncio
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Self, TypedDict
+from typing import Any, Self, TypedDict
+
+from rws_operator.testing.selectors import check_selectors
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
@@ -35,7 +37,7 @@ class GateRequest:
     path: str
     query: Mapping[str, str]
     user_agent: str = ""
-    body: bytes = b""
+    body: bytes = field(default=b"", repr=False)
     verb: str = ""
     resource: str = ""
     namespace: str = ""
@@ -44,6 +46,13 @@ class GateRequest:
     at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
     status: int | None = None
     audit_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def __str__(self) -> str:
+        """Who asked for what, and what was answered, in a line."""
+        what = "/".join(filter(None, (self.resource, self.subresource))) or self.path
+        which = "/".join(filter(None, (self.namespace, self.name)))
+        asked = " ".join(filter(None, (self.verb, what, which)))
+        return f"{self.user_agent or '-'}: {asked}: {self.status or 'no answer'}"
 
     @classmethod
     def parse(
@@ -93,6 +102,22 @@ class Match:
     path: str | None = None
     user_agent: str | None = None
     where: Callable[[GateRequest], bool] | None = None
+
+    @classmethod
+    def of(cls, chosen: "Chosen") -> Self:
+        """Choose by the keywords of a test.
+
+        Raises:
+            ConfigurationError: No request can ever fit.
+        """
+        check_selectors(chosen, Chosen.__annotations__)
+        return cls(**chosen)
+
+    def __str__(self) -> str:
+        """What is asked for, as it was written."""
+        fields: dict[str, Any] = {key: getattr(self, key) for key in Chosen.__annotations__}
+        given = [f"{key}={value!r}" for key, value in fields.items() if value is not None]
+        return f"request with {', '.join(given)}" if given else "request"
 
     def fits(self, request: GateRequest) -> bool:
         """Whether ``request`` is one of them."""

@@ -1,11 +1,13 @@
-"""What is under way through a gate just now, and what a test may do to it.
+"""What is under way through a gate just now, and what a test may do to it and to its port.
 
 Unlike a fault none of this lasts: it is done once, to the requests that are there.
 """
 
+import contextlib
 import json
 from typing import Unpack
 
+from rws_operator.errors import ConfigurationError
 from rws_operator.testing.gate_answer import status_object
 from rws_operator.testing.gate_exchange import Exchange
 from rws_operator.testing.gate_proxy import Proxy
@@ -44,7 +46,13 @@ class Traffic:
         return self.inject(json.dumps(error).encode(), **chosen)
 
     def inject(self, line: bytes, **chosen: Unpack[Chosen]) -> int:
-        """Send a line into the chosen open watches; return how many."""
+        """Send a line into the chosen open watches; return how many.
+
+        Raises:
+            ConfigurationError: It is no bytes.
+        """
+        if not isinstance(line, bytes):
+            raise ConfigurationError(f"inject({line!r})", remedy="pass bytes, such as .encode()")
         return self._send(line, chosen)
 
     def open_watches(self, **chosen: Unpack[Chosen]) -> int:
@@ -53,6 +61,13 @@ class Traffic:
             e.request.verb == "watch" and e.request.status == 200 for e in self._under_way(chosen)
         )
 
+    def refuse_connections(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Refuse every new connection for as long as the block runs, as a dead server's port does.
+
+        Those that are open stay; `cut` breaks them.
+        """
+        return self._proxy.refusing()
+
     def _send(self, line: bytes | None, chosen: Chosen) -> int:
         watches = [e for e in self._under_way(chosen) if e.request.verb == "watch"]
         for exchange in watches:
@@ -60,5 +75,5 @@ class Traffic:
         return len(watches)
 
     def _under_way(self, chosen: Chosen) -> list[Exchange]:
-        match = Match(**chosen)
+        match = Match.of(chosen)
         return [exchange for exchange in self._proxy.under_way if match.fits(exchange.request)]

@@ -27,11 +27,13 @@ from rws_operator.testing.definition import OperatorDefinition
 from rws_operator.testing.endpoint import HOST
 from rws_operator.testing.endpoint import endpoint as take_endpoint
 from rws_operator.testing.eventually import eventually
+from rws_operator.testing.selectors import path_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from rws_operator.client.config import ClientConfig
     from rws_operator.testing.cluster import TestCluster
 
 DefinitionT = TypeVar("DefinitionT", bound=OperatorDefinition)
@@ -63,7 +65,7 @@ class RunningOperator(Generic[DefinitionT]):
         operator: DefinitionT,
         kubeconfig: Path | None = None,
     ) -> None:
-        given = cluster.client.config if kubeconfig is None else load_config(str(kubeconfig))
+        given = cluster.client.config if kubeconfig is None else _config(kubeconfig)
         config = replace(given, namespace=namespace)
         self._client = Client(config, user_agent=f"{operator.name} (rws-operator)")
         self.operator: DefinitionT = operator.confined(namespace, self._client)
@@ -184,3 +186,8 @@ class RunningOperator(Generic[DefinitionT]):
             await asyncio.wait((task,))
         if not task.cancelled():
             task.result()
+
+
+def _config(kubeconfig: object) -> ClientConfig:
+    remedy = "pass gate.kubeconfig or account.kubeconfig"
+    return load_config(str(path_of(kubeconfig, "kubeconfig of running_operator", remedy)))

@@ -49,6 +49,14 @@ def test_has_not_the_named_one(own_control_plane, control_plane):
     assert own_control_plane.kubeconfig != control_plane.kubeconfig
 """
 
+TWO = """
+import pytest
+
+@pytest.mark.asyncio
+async def test_it(namespace, audit_log):
+    pass
+"""
+
 LEFT_DEAD = """
 import pytest
 
@@ -225,6 +233,15 @@ def test_what_is_left_dead_lives_again_for_the_fixtures(
     assert "1 failed, 1 passed" in run.stdout, run.stdout + run.stderr
     assert " error" not in run.stdout.splitlines()[-1]
     assert "name: in-the-report" in run.stdout
+
+
+def test_two_control_planes_in_one_test_are_refused(
+    tmp_path: Path, control_plane: ControlPlane
+) -> None:
+    """What is done to the one would harm nothing on the other; what to write instead is told."""
+    run = run_pytest(tmp_path, TWO, RWS_TEST_KUBECONFIG=str(control_plane.kubeconfig))
+    assert "1 error" in run.stdout, run.stdout + run.stderr
+    assert "def control_plane(own_control_plane):\n    return own_control_plane" in run.stdout
 
 
 def test_what_cannot_be_repaired_fails_one_test_alone(tmp_path: Path) -> None:
