@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from rws_operator.errors import ConfigurationError, NotFound
+from rws_operator.errors import NotFound
 from rws_operator.manifests import Rbac
 from rws_operator.resources import kinds
 from rws_operator.testing.errors import ControlPlaneError
@@ -31,6 +31,7 @@ from rws_operator.testing.eventually import eventually
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.namespaced import FIELD_MANAGER
 from rws_operator.testing.permissions import Permissions
+from rws_operator.testing.selectors import check_type
 from rws_operator.testing.tokens import request_token
 
 if TYPE_CHECKING:
@@ -71,10 +72,7 @@ class OperatorAccount:
     def __init__(
         self, cluster: TestCluster, namespace: str, operator: OperatorDefinition | Rbac
     ) -> None:
-        if not isinstance(namespace, str):
-            raise ConfigurationError(
-                f"OperatorAccount: namespace={namespace!r}", remedy="pass namespace.name"
-            )
+        check_type("OperatorAccount: namespace", namespace, str, "pass namespace.name")
         self._client = cluster.client
         self._admin = Access.read(cluster.kubeconfig)
         self._namespace = namespace

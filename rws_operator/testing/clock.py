@@ -2,7 +2,7 @@
 
 import time
 
-from rws_operator.errors import ConfigurationError
+from rws_operator.testing.selectors import check_type
 
 
 class OffsetClock:
@@ -16,10 +16,7 @@ class OffsetClock:
     """
 
     def __init__(self, offset_seconds: float) -> None:
-        if not isinstance(offset_seconds, (int, float)):
-            raise ConfigurationError(
-                f"OffsetClock({offset_seconds!r})", remedy="pass seconds, such as 3600"
-            )
+        check_type("OffsetClock", offset_seconds, (int, float), "pass seconds, such as 3600")
         self.offset_seconds = offset_seconds
 
     def __call__(self) -> float:

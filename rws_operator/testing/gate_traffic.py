@@ -7,11 +7,11 @@ import contextlib
 import json
 from typing import Unpack
 
-from rws_operator.errors import ConfigurationError
 from rws_operator.testing.gate_answer import status_object
 from rws_operator.testing.gate_exchange import Exchange
 from rws_operator.testing.gate_proxy import Proxy
 from rws_operator.testing.gate_request import Chosen, Match
+from rws_operator.testing.selectors import check_type
 
 
 class Traffic:
@@ -51,8 +51,7 @@ class Traffic:
         Raises:
             ConfigurationError: It is no bytes.
         """
-        if not isinstance(line, bytes):
-            raise ConfigurationError(f"inject({line!r})", remedy="pass bytes, such as .encode()")
+        check_type("inject", line, bytes, "pass bytes, such as .encode()")
         return self._send(line, chosen)
 
     def open_watches(self, **chosen: Unpack[Chosen]) -> int:

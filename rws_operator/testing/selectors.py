@@ -50,6 +50,12 @@ def check_number(what: str, value: Any, *, zero: bool) -> None:
         _refuse(f"{what}={value!r}", f"use a number {'of 0 or more' if zero else 'above 0'}")
 
 
+def check_type(what: str, value: Any, kind: type | tuple[type, ...], remedy: str) -> None:
+    """Refuse what is of another type."""
+    if not isinstance(value, kind):
+        _refuse(f"{what}: {value!r}", remedy)
+
+
 def check_function(what: str, value: object) -> None:
     """Refuse what can't be called."""
     if not callable(value):
