@@ -57,7 +57,8 @@ def check_fence(history: History, excused: Excused) -> list[str]:
         if _is_late(write.sent, times):
             complaints.append(f"{write} was sent {_age(write.sent, times)} the last renewal")
             continue
-        if not write.has_precondition:
+        # What was refused hit nothing, and the log has no body of what RBAC refused.
+        if write.succeeded and not write.has_precondition:
             complaints.append(f"{write} came late and holds for any object of that name")
         process = processes[write.process]
         stop = _caught_by(write, process.frozen)

@@ -99,6 +99,14 @@ def test_a_late_write_that_holds_for_anything_is_found(
     assert len(check_fence(history, Excused())) == 1
 
 
+def test_a_late_write_that_was_refused_hits_nothing() -> None:
+    """RBAC refuses before the body is read, so nobody knows what the write held for."""
+    late = write(125.0, sent=105.0, handed=105.01, code=403, has_precondition=False)
+    excused = Excused()
+    assert check_fence(fence([late], disturbed=[(104.0, 106.0)]), excused) == []
+    assert excused.held == [late]
+
+
 RELEASED = LeaseWrite("p", "", 103.0, 103.1)
 
 

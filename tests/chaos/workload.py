@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from rws_operator.resources import Kind
     from tests.chaos.plan import Edit
 
-EDIT_SECONDS = 180.0
-"""How long an edit may have to wait: for leaders to change, a cleanup that hangs, a back-off."""
+EDIT_SECONDS = 300.0
+"""How long an edit may have to wait: for leaders to change, a cleanup that hangs, a back-off.
+
+Each new leader begins with all objects, so on a busy machine a cleanup waits for long.
+"""
 
 _RETRY_SECONDS = 0.3
 
