@@ -3,8 +3,8 @@
 The protocol is client.authentication.k8s.io/v1 (and v1beta1): the program is told of the cluster
 in KUBERNETES_EXEC_INFO and prints an ExecCredential. kubernetes_asyncio could run it, but not end
 it: its program outlives a deadline, and importing the library costs 40 MB. Here the program and
-whatever it started are killed when it takes too long, prints too much or nobody waits for it any
-more, and so is what it left behind with its output still open.
+whatever it started are killed when it takes too long, prints too much or the client is closed, and
+so is what it left behind with its output still open.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rws_operator.client.credentials import Credential, bearer
 from rws_operator.client.decode import UNDECODABLE
 from rws_operator.client.tls import Tls, make_context
 from rws_operator.errors import KubeconfigError
+from rws_operator.own_threads import in_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,7 +148,7 @@ class ExecPlugin:
             raise self._error(f"ended with code {code}", "log in again, or run it by hand to see")
         credential = self._read(output)
         if credential.certificate is not None:
-            await asyncio.to_thread(self._try, *credential.certificate)
+            await in_own_thread(self._try, *credential.certificate)
         return credential
 
     async def _run(self) -> tuple[int | None, bytes]:
