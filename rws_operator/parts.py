@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rws_operator.errors import LeadershipLost, OperatorError
 from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+_T = TypeVar("_T")
 
 log = logging.getLogger("rws_operator.operator")
 
@@ -51,6 +53,18 @@ class Parts:
             work: Runs until it is cancelled, or until the end was asked for.
         """
         return tasks.create_task(self._guard(part, work), name=f"{self._name}: {part}")
+
+    async def unless_ending(self, work: Coroutine[Any, Any, _T]) -> _T | None:
+        """Do what comes before the parts; None if the end was asked for before it was done."""
+        ending = asyncio.ensure_future(self.ending.wait())
+        working = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait((ending, working), return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
+        finally:
+            ending.cancel()
+            working.cancel()
+            await asyncio.wait((ending, working))
 
     def raise_failures(self) -> None:
         """Return if no part failed.
