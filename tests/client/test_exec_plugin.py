@@ -16,6 +16,7 @@ import pytest
 from rws_operator.client import client as connect
 from rws_operator.client import exec_plugin, load_config
 from rws_operator.client.exec_plugin import ExecPlugin
+from rws_operator.client.program import Program
 from rws_operator.errors import DeadlineExceeded, KubeconfigError
 from rws_operator.testing.eventually import eventually
 from tests.client.scripted import ScriptedServer, ok, status
@@ -239,6 +240,29 @@ async def test_a_login_that_is_given_up_ends_the_program(tmp_path: Path) -> None
     connecting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await connecting
+    assert_gone(tmp_path / "pids")
+
+
+async def test_a_renewal_that_is_cut_as_the_program_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has started by then is killed too, although asyncio has not handed it over yet."""
+    connection_made = Program.connection_made
+
+    def cut(self: Program, transport: asyncio.BaseTransport) -> None:
+        connection_made(self, transport)
+        give_up = time.monotonic() + 5
+        while not is_written(tmp_path / "pids"):
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+        renewing.cancel()
+
+    monkeypatch.setattr(Program, "connection_made", cut)
+    program = script(tmp_path / "login", f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
+    renewing = asyncio.create_task(ExecPlugin(program).renew(refused=False))
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(20):
+            await renewing
     assert_gone(tmp_path / "pids")
 
 
