@@ -302,9 +302,12 @@ async def is_draining(operator: Operator) -> bool:
 
 @pytest.mark.behaviour("RUN-07")
 async def test_a_cancelled_run_cuts_the_work_and_releases_the_lease(
-    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+    cluster: TestCluster,
+    namespace: TestNamespace,
+    gadgets: None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Cancellation is no drain: the handler is cancelled at once; nobody waits for the Lease."""
+    """It is no drain, and no error: the handler is cancelled at once, and the Lease is free."""
     operator = Operator("cancelled", client=cluster.client)
     operator.leader_election(namespace=namespace.name)
     started, cut = asyncio.Event(), asyncio.Event()
@@ -326,6 +329,7 @@ async def test_a_cancelled_run_cuts_the_work_and_releases_the_lease(
     assert task.cancelled()
     assert cut.is_set()
     assert await holder(cluster, namespace.name, "cancelled") == ""
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 @pytest.mark.behaviour("RUN-07")
