@@ -31,7 +31,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rws_operator.cache.informers import Informers
-from rws_operator.client import Client, client, identity
+from rws_operator.client import Client, identity
+from rws_operator.client import client as connect
 from rws_operator.controller.controller import Controller
 from rws_operator.controller.environment import Environment
 from rws_operator.controller.events import Recorder
@@ -158,9 +159,11 @@ class Lifecycle:
             self._server = Server(Listener("", http_port), health)
         async with AsyncExitStack() as stack:
             stack.enter_context(self._heartbeat)
-            client = given
-            if client is None:
-                client = await stack.enter_async_context(await self._connect(kubeconfig, context))
+            if (client := given) is None:
+                connecting = connect(kubeconfig, context, user_agent=f"{self._name} (rws-operator)")
+                if (connected := await self._parts.unless_ending(connecting)) is None:
+                    return
+                client = await stack.enter_async_context(connected)
             self._elector = self._election.elector(client) if self._election else None
             informers = Informers(client, self._name)
             recorder = Recorder(client, self._name, identity())
@@ -176,9 +179,6 @@ class Lifecycle:
             async with asyncio.TaskGroup() as tasks:
                 await self._live(tasks, health, informers, recorder)
         self._parts.raise_failures()
-
-    async def _connect(self, kubeconfig: str | None, context: str | None) -> Client:
-        return await client(kubeconfig, context, user_agent=f"{self._name} (rws-operator)")
 
     def _add_checks(self, health: Health, informers: Informers) -> None:
         health.add_liveness("event loop", self._heartbeat.check)

@@ -6,7 +6,9 @@ The fixtures `control_plane`, `cluster` and `namespace` come from `pytest_rws_op
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -53,6 +55,19 @@ def network_guard() -> Iterator[NetworkGuard]:
     guard.install()
     yield guard
     guard.active = False
+
+
+@pytest.fixture
+async def filled_threads() -> AsyncIterator[None]:
+    """The threads of `asyncio.to_thread` are all at work for the author, as long as the test."""
+    end = threading.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    held = loop.run_in_executor(None, end.wait)
+    yield
+    were_filled = not held.done()
+    end.set()
+    assert were_filled
 
 
 @pytest.fixture(autouse=True)

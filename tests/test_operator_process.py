@@ -279,6 +279,41 @@ def test_no_kubeconfig_at_all_is_told_in_one_line(tmp_path: Path, programs: list
     assert "KUBECONFIG" in output
 
 
+def test_a_signal_ends_it_with_0_while_a_plugin_hangs(
+    tmp_path: Path, programs: list[Program]
+) -> None:
+    """Nothing runs yet, so nothing is waited for; the plugin ends too."""
+    plugin = tmp_path / "login"
+    plugin.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
+    plugin.chmod(0o755)
+    text = f"""
+        current-context: it
+        contexts: [{{name: it, context: {{cluster: it, user: it}}}}]
+        clusters: [{{name: it, cluster: {{server: "https://127.0.0.1:1"}}}}]
+        users:
+        - name: it
+          user:
+            exec:
+              apiVersion: client.authentication.k8s.io/v1
+              command: {plugin}
+              interactiveMode: Never
+    """
+    path = kubeconfig(tmp_path, textwrap.dedent(text))
+    program = Program(tmp_path, WORKS, "--http-port", "0", "--kubeconfig", path)
+    programs.append(program)
+    give_up = time.monotonic() + 30
+    while not (tmp_path / "pid").exists() or not (pid := (tmp_path / "pid").read_text().strip()):
+        assert time.monotonic() < give_up, program.log.read_text()
+        time.sleep(0.02)
+    asked = time.monotonic()
+    program.popen.send_signal(signal.SIGTERM)
+    code, output = program.wait()
+    assert code == 0, output
+    assert time.monotonic() - asked < 10
+    assert "error" not in output
+    assert not Path(f"/proc/{pid}").exists()
+
+
 @pytest.mark.behaviour("HTP-01")
 async def test_a_port_in_use_is_told_in_one_line(
     tmp_path: Path, programs: list[Program], cluster: TestCluster, namespace: TestNamespace

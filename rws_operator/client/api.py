@@ -7,7 +7,6 @@ observed one tells of its writes. Invariant: each verb is a `request`, with its 
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
@@ -32,6 +31,7 @@ from rws_operator.client.listing import read_pages
 from rws_operator.client.load import load_config
 from rws_operator.client.path import collection_path, given, list_path, object_path
 from rws_operator.client.rest import RestClient
+from rws_operator.own_threads import in_own_thread
 from rws_operator.resources import CustomResource, Kind, ObjectKey, kind_of
 
 if TYPE_CHECKING:
@@ -443,6 +443,6 @@ async def client(
         KubeconfigError: None was found, or what was found can't be used; or its credentials have
             to be fetched, e.g. by a plugin, and can't be.
     """
-    config = await asyncio.to_thread(load_config, kubeconfig, context)
-    await config.credentials.authorization()
-    return Client(config, user_agent=user_agent)
+    made = Client(await in_own_thread(load_config, kubeconfig, context), user_agent=user_agent)
+    await made.log_in()
+    return made

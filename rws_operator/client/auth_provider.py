@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rws_operator.client.credentials import Credential, bearer
 from rws_operator.errors import KubeconfigError
+from rws_operator.own_threads import in_own_thread
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,7 @@ class AuthProvider:
             # Without them the loader has to ask for new ones.
             config.pop("id-token", None)
             config.pop("access-token", None)
-        library = await asyncio.to_thread(
+        library = await in_own_thread(
             importlib.import_module, "kubernetes_asyncio.config.kube_config"
         )
         if self._loader is None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
+from rws_operator.client.resolver import OwnResolver
+
 if TYPE_CHECKING:
     from aiohttp import AddrInfoType
 
@@ -29,7 +31,10 @@ def make_connector(limit: int) -> aiohttp.TCPConnector:
         limit: Connections at once; 0 for as many as are asked for.
     """
     return aiohttp.TCPConnector(
-        limit=limit, keepalive_timeout=_KEEP_SECONDS, socket_factory=_open_socket
+        limit=limit,
+        keepalive_timeout=_KEEP_SECONDS,
+        socket_factory=_open_socket,
+        resolver=OwnResolver(),
     )
 
 

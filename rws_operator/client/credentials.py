@@ -2,14 +2,16 @@
 
 Asked for each request, so that a token that was renewed is used at once and no connection or
 stream needs to be given up for it. Invariants: a token that was good stays in use while a newer
-one can't be had (stale beats none); at most one renewal runs at a time, and a failed one speaks
-for all who waited for it; a token is never logged and never part of an error.
+one can't be had, or takes its time (stale beats none); at most one renewal runs at a time, which no
+end of a request ends, and a failed one speaks for all who waited for it; a token is never logged
+and never part of an error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextvars
 import logging
 import math
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -17,14 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from rws_operator.errors import KubeconfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from rws_operator.client.tls import ClientCertificate
 
 _log = logging.getLogger("rws_operator.client")
 
-_READ_AGAIN_SECONDS = 60.0
-"""Age at which a token file is read again: a kubelet replaces it long before it expires."""
+_MOMENT_SECONDS = 1.0
+"""How long the request that finds credentials old waits for others: a file and most plugins take
+less, and what is slower must not take the time of a Lease's renewal."""
 
 _TRY_AGAIN_SECONDS = 10.0
 """Pause after a renewal that failed."""
@@ -69,6 +70,9 @@ class Credentials(Protocol):
         """
         ...
 
+    async def close(self) -> None:
+        """End what is being done to renew them."""
+
 
 class FixedCredentials:
     """A header that never changes: a token, basic authentication, or none at all.
@@ -95,6 +99,9 @@ class FixedCredentials:
     async def refused(self, authorization: str | None) -> bool:
         """Return False: nothing can be renewed."""
         return False
+
+    async def close(self) -> None:
+        """Do nothing: nothing is renewed."""
 
 
 class Source(Protocol):
@@ -123,9 +130,8 @@ class RenewedCredentials:
     def __init__(self, source: Source, first: Credential | None = None) -> None:
         self._source = source
         self._current = first
-        self._failure: KubeconfigError | None = None
-        self._renewing = asyncio.Lock()
-        self._attempts = 0
+        self._failure: Exception | None = None
+        self._renewal: asyncio.Task[None] | None = None
         self._renew_at: float | None = None
         self._hear_refusals_at = 0.0
 
@@ -135,18 +141,18 @@ class RenewedCredentials:
         return None if self._current is None else self._current.certificate
 
     async def authorization(self) -> str | None:
-        """Return the header's value, renewed if it is old."""
-        current = self._current
-        if current is not None:
-            now = asyncio.get_running_loop().time()
-            if self._renew_at is None:
-                self._renew_at = now + current.seconds
-            # While somebody renews them, the others go on with what there is.
-            if now < self._renew_at or self._renewing.locked():
-                return current.authorization
-        await self._renew(refused=False)
+        """Return the header's value, renewed if it is old and that takes no more than a moment."""
         if self._current is None:
-            raise self._failure or KubeconfigError("no credentials")
+            await self._renewed(refused=False)
+            if self._current is None:
+                raise self._failure or KubeconfigError("no credentials: their renewal was ended")
+            return self._current.authorization
+        now = asyncio.get_running_loop().time()
+        if self._renew_at is None:
+            self._renew_at = now + self._current.seconds
+        # While they are renewed for somebody, the others go on with what there is.
+        if now >= self._renew_at and not self._is_renewing():
+            await self._renewed(refused=False, seconds=_MOMENT_SECONDS)
         return self._current.authorization
 
     async def refused(self, authorization: str | None) -> bool:
@@ -155,78 +161,38 @@ class RenewedCredentials:
         if seen is not None and seen.authorization != authorization:
             return True  # renewed while the request was on its way
         if asyncio.get_running_loop().time() >= self._hear_refusals_at:
-            await self._renew(refused=True)
+            await self._renewed(refused=True)
         return self._current is not None and self._current[:2] != (seen and seen[:2])
 
+    async def close(self) -> None:
+        """End a renewal that is under way, and wait for its end."""
+        if self._renewal is not None and self._is_renewing():
+            self._renewal.cancel()
+            await asyncio.wait([self._renewal])
+
+    def _is_renewing(self) -> bool:
+        return self._renewal is not None and not self._renewal.done()
+
+    async def _renewed(self, *, refused: bool, seconds: float | None = None) -> None:
+        """Wait for a renewal, begun now if there is none; it goes on when nobody waits."""
+        if self._renewal is None or self._renewal.done():
+            # What the request is about, which is in its context, the renewal is not.
+            self._renewal = asyncio.create_task(
+                self._renew(refused=refused), name="credentials", context=contextvars.Context()
+            )
+        await asyncio.wait([self._renewal], timeout=seconds)
+
     async def _renew(self, *, refused: bool) -> None:
-        attempts = self._attempts
-        async with self._renewing:
-            if self._attempts != attempts:
-                return  # done, or failed, while we waited
-            now = asyncio.get_running_loop().time()
-            try:
-                self._current = await self._source.renew(refused=refused)
-                self._renew_at = now + self._current.seconds
-                self._failure = None
-            except KubeconfigError as error:
-                self._failure = error
-                self._renew_at = now + _TRY_AGAIN_SECONDS
-                if self._current is not None:
-                    _log.warning("credentials can't be renewed, the old ones stay: %s", error)
-            self._hear_refusals_at = now + _REFUSALS_SECONDS
-            self._attempts += 1
-
-
-class TokenFile:
-    """A bearer token in a file; a ServiceAccount's, or a kubeconfig's ``tokenFile``.
-
-    Args:
-        path: The file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @classmethod
-    def credentials(cls, path: Path, *, instead: str | None = None) -> RenewedCredentials:
-        """Credentials of a file's token, read now, at most once a minute, and after a 401.
-
-        Args:
-            path: The file.
-            instead: Authorization header's value to begin with if the file can't be read.
-
-        Raises:
-            KubeconfigError: The file can't be read, or is empty, and there is nothing instead.
-        """
-        file = cls(path)
         try:
-            first = file.read()
-        except KubeconfigError:
-            if instead is None:
-                raise
-            first = Credential(instead, seconds=_READ_AGAIN_SECONDS)
-        return RenewedCredentials(file, first)
-
-    async def renew(self, *, refused: bool) -> Credential:
-        """Read the file, off the loop: it may lie on a network."""
-        del refused
-        return await asyncio.to_thread(self.read)
-
-    def read(self) -> Credential:
-        """Read the file.
-
-        Raises:
-            KubeconfigError: It can't be read, or is empty.
-        """
-        try:
-            token = self._path.read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            problem = getattr(error, "strerror", None) or "not text"
-            raise KubeconfigError(
-                f"token file {self._path} can't be read ({problem})",
-                remedy="mount the ServiceAccount's token, or correct the path",
-            ) from None
-        return Credential(bearer(token, str(self._path)), seconds=_READ_AGAIN_SECONDS)
+            self._current = await self._source.renew(refused=refused)
+            self._failure, seconds = None, self._current.seconds
+        except Exception as error:  # raised to whoever has no others
+            self._failure, seconds = error, _TRY_AGAIN_SECONDS
+            if self._current is not None:
+                _log.warning("credentials can't be renewed, the old ones stay: %s", error)
+        now = asyncio.get_running_loop().time()
+        self._renew_at = now + seconds
+        self._hear_refusals_at = now + _REFUSALS_SECONDS
 
 
 def bearer(token: str, source: str) -> str:

@@ -3,17 +3,14 @@
 The protocol is client.authentication.k8s.io/v1 (and v1beta1): the program is told of the cluster
 in KUBERNETES_EXEC_INFO and prints an ExecCredential. kubernetes_asyncio could run it, but not end
 it: its program outlives a deadline, and importing the library costs 40 MB. Here the program and
-whatever it started are killed when it takes too long, prints too much or nobody waits for it any
-more, and so is what it left behind with its output still open.
+whatever it started are killed when it takes too long, prints too much or the client is closed, and
+so is what it left behind with its output still open.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
-import subprocess
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,8 +19,10 @@ import msgspec
 
 from rws_operator.client.credentials import Credential, bearer
 from rws_operator.client.decode import UNDECODABLE
+from rws_operator.client.program import Program
 from rws_operator.client.tls import Tls, make_context
 from rws_operator.errors import KubeconfigError
+from rws_operator.own_threads import in_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,12 +35,6 @@ _EARLY_SECONDS = 10.0
 
 _LEFT_OPEN_SECONDS = 1.0
 """How long an ended program's output is read on that a child holds open."""
-
-_KILL_SECONDS = 1.0
-"""How long a killed program may take to end."""
-
-_MOST_BYTES = 1 << 20
-"""How much a program may print; a credential is a few kilobytes."""
 
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 """The protocol's versions, the one to use first."""
@@ -63,46 +56,6 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 _decode = msgspec.json.Decoder(_ExecCredential).decode
-
-
-class _Program(asyncio.SubprocessProtocol):
-    """A program that runs, and what it has printed.
-
-    asyncio's own Process waits for the output's end, which a child may hold open for ever.
-    """
-
-    def __init__(self) -> None:
-        self.output = bytearray()
-        self.ended, self.printed, self.gone = (asyncio.Event() for _ in range(3))
-        self._transport: Any = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if self.has_printed_too_much:
-            return
-        self.output += data
-        if self.has_printed_too_much:
-            self.kill()
-
-    @property
-    def has_printed_too_much(self) -> bool:
-        return len(self.output) > _MOST_BYTES
-
-    def kill(self) -> None:
-        """Kill its session: a script's own children outlive it."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._transport.get_pid(), signal.SIGKILL)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self.printed.set()
-
-    def process_exited(self) -> None:
-        self.ended.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.gone.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,54 +100,38 @@ class ExecPlugin:
             raise self._error(f"ended with code {code}", "log in again, or run it by hand to see")
         credential = self._read(output)
         if credential.certificate is not None:
-            await asyncio.to_thread(self._try, *credential.certificate)
+            await in_own_thread(self._try, *credential.certificate)
         return credential
 
     async def _run(self) -> tuple[int | None, bytes]:
-        transport, program = await self._start()
-
-        def has_answered() -> bool:
-            code = transport.get_returncode()
-            return code is not None and (code != 0 or len(program.output) > 0)
-
+        program = await self._start()
         try:
             async with asyncio.timeout(_DEADLINE_SECONDS) as limit:
                 await program.ended.wait()
-                if has_answered():
+                if program.has_answered:
                     limit.reschedule(asyncio.get_running_loop().time() + _LEFT_OPEN_SECONDS)
                 await program.printed.wait()
         except TimeoutError:
-            if not has_answered():
+            if not program.has_answered:
                 raise self._error(
                     f"was not done after {_DEADLINE_SECONDS:g} s",
                     "run it by hand to see what it waits for",
                 ) from None
         finally:
-            if not (program.ended.is_set() and program.printed.is_set()):
-                program.kill()
-            transport.close()
-            # Else what is left of it would be torn down when the loop may be closed.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_KILL_SECONDS):
-                    await program.gone.wait()
+            await program.end()
         if program.has_printed_too_much:
             raise self._error("printed more than an ExecCredential", "run it by hand to see")
-        return transport.get_returncode(), bytes(program.output)
+        return program.code, bytes(program.output)
 
-    async def _start(self) -> tuple[asyncio.SubprocessTransport, _Program]:
+    async def _start(self) -> Program:
         spec = {"interactive": False} | ({"cluster": self.cluster} if self.cluster else {})
         told = {"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec}
         info = {"KUBERNETES_EXEC_INFO": msgspec.json.encode(told).decode()}
         try:
-            return await asyncio.get_running_loop().subprocess_exec(
-                _Program,
+            return await Program.start(
                 self.command,
                 *self.arguments,
-                env={**os.environ, **self.environment, **info},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
+                environment={**os.environ, **self.environment, **info},
             )
         except (OSError, ValueError) as error:  # ValueError: a NUL, or a variable A=B
             raise self._error(

@@ -19,12 +19,12 @@ from rws_operator.client.credentials import (
     FixedCredentials,
     RenewedCredentials,
     Source,
-    TokenFile,
     bearer,
 )
 from rws_operator.client.exec_plugin import EXEC_VERSIONS, ExecPlugin
 from rws_operator.client.impersonation import Impersonation
 from rws_operator.client.kubeconfig_entry import Entry
+from rws_operator.client.token_file import TokenFile
 
 _INTERACTIVE_MODES = ("Never", "IfAvailable")
 

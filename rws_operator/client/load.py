@@ -11,10 +11,10 @@ import os
 from pathlib import Path
 
 from rws_operator.client.config import ClientConfig
-from rws_operator.client.credentials import TokenFile
 from rws_operator.client.kubeconfig import read_kubeconfig
 from rws_operator.client.kubeconfig_entry import expanded, is_there
 from rws_operator.client.tls import Tls
+from rws_operator.client.token_file import TokenFile
 from rws_operator.errors import KubeconfigError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -24,8 +24,10 @@ from rws_operator.client.address import SERVER_SCHEMES
 from rws_operator.client.credentials import Credential, bearer
 from rws_operator.client.kept_tokens import KeptTokens, Tokens
 from rws_operator.client.proxy import environment_proxy
+from rws_operator.client.resolver import OwnResolver
 from rws_operator.client.tls import Tls, make_context
 from rws_operator.errors import KubeconfigError
+from rws_operator.own_threads import in_own_thread
 
 if TYPE_CHECKING:
     from rws_operator.client.kubeconfig_entry import Entry
@@ -91,7 +93,7 @@ class Oidc:
         """
         refused_token = self._tokens.id_token if refused else None
         if not _is_good(self._tokens.id_token, refused_token):
-            await asyncio.to_thread(self._look)
+            await in_own_thread(self._look)
         if not _is_good(self._tokens.id_token, refused_token):
             try:
                 async with asyncio.timeout(_DEADLINE_SECONDS):
@@ -110,7 +112,7 @@ class Oidc:
                 raise self._error(
                     f"gave no token ({type(error).__name__})", _CHECK_ADDRESS
                 ) from None
-            await asyncio.to_thread(self._keep)
+            await in_own_thread(self._keep)
         token = self._tokens.id_token or ""
         life = max(_life(token) - _EARLY_SECONDS, _EARLY_SECONDS)
         return Credential(bearer(token, self._config.where), seconds=life)
@@ -144,8 +146,8 @@ class Oidc:
         refresh_token = self._tokens.refresh_token
         if refresh_token is None:
             raise self._config.error("refresh-token", "is not set", "log in again")
-        context = await asyncio.to_thread(make_context, self._tls)
-        connector = aiohttp.TCPConnector(ssl=context)
+        context = await in_own_thread(make_context, self._tls)
+        connector = aiohttp.TCPConnector(ssl=context, resolver=OwnResolver())
         # Not trust_env: it reads ~/.netrc, and the environment's proxies otherwise than Go.
         async with aiohttp.ClientSession(connector=connector) as session:
             address = f"{self._issuer}/.well-known/openid-configuration"
@@ -172,7 +174,7 @@ class Oidc:
         used = self._tokens
         for seconds in _LOOK_SECONDS:
             await asyncio.sleep(seconds)
-            await asyncio.to_thread(self._look)
+            await in_own_thread(self._look)
             if self._tokens != used:
                 return self._tokens
         return None

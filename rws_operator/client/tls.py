@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from rws_operator.errors import KubeconfigError
+from rws_operator.errors import KubeconfigError, OperatorError
+from rws_operator.own_threads import in_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,8 +99,8 @@ class TlsContexts:
         self._look_again = self._now() + _CHECK_SECONDS
         if context is None or seen != self._seen:
             try:
-                context = await asyncio.to_thread(make_context, self._tls, certificate)
-            except KubeconfigError as error:
+                context = await in_own_thread(make_context, self._tls, certificate)
+            except OperatorError as error:
                 if context is None:
                     raise
                 _log.warning("new TLS files can't be used, the old ones stay: %s", error)

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import field
 
 from rws_operator.errors import OperatorError
+from rws_operator.own_threads import in_own_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -182,7 +183,7 @@ class Schemas:
             return None
         body = await self._read(path.url)
         # Up to 2 MB and some 20 ms, in which the loop must not stand still.
-        return await asyncio.to_thread(_decode_document, body)
+        return await in_own_thread(_decode_document, body)
 
     async def _read(self, url: str) -> bytes:
         answer = await self._client.request("GET", url, deadline=_DEADLINE_SECONDS)

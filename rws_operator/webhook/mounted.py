@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rws_operator.errors import ConfigurationError
+from rws_operator.own_threads import in_own_thread
 from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.inspection import Inspected, covers, inspect
 from rws_operator.webhook.troubles import Troubles
@@ -90,7 +91,7 @@ class MountedCertificate:
     async def _look(self) -> None:
         """Serve what the files hold, if it can be and is not served yet."""
         with self._troubles.noting(f"{self._cert_file}, {self._key_file}"):
-            found = await asyncio.to_thread(self._read)
+            found = await in_own_thread(self._read)
             if found != self._serving.certificate:
                 inspected = inspect(found.cert_pem, found.key_pem, None)
                 self._check_time(inspected)

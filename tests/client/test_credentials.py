@@ -5,17 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from rws_operator.client.credentials import Credential, RenewedCredentials, TokenFile
+from rws_operator.client.credentials import Credential, RenewedCredentials
+from rws_operator.client.token_file import TokenFile
 from rws_operator.errors import KubeconfigError
 
 pytestmark = pytest.mark.virtual_time
 
 
 class Numbered:
-    """A source whose credentials are numbered; each takes a second to get."""
+    """A source whose credentials are numbered; each takes half a second to get."""
 
-    def __init__(self, life: float = 60.0) -> None:
+    def __init__(self, life: float = 60.0, *, takes: float = 0.5) -> None:
         self.life = life
+        self.takes = takes
         self.runs = 0
         self.refusals = 0
         self.broken = False
@@ -24,7 +26,7 @@ class Numbered:
         """Give the next number."""
         self.runs += 1
         self.refusals += refused
-        await asyncio.sleep(1)
+        await asyncio.sleep(self.takes)
         if self.broken:
             raise KubeconfigError(f"run {self.runs} failed")
         return Credential(f"Bearer {self.runs}", seconds=self.life)
@@ -52,7 +54,7 @@ async def test_one_renewal_for_all_who_wait() -> None:
 
 
 async def test_others_go_on_with_the_old_one_during_a_renewal() -> None:
-    """Only the request that renews waits."""
+    """Only the request that finds it old waits."""
     credentials = RenewedCredentials(Numbered())
     await credentials.authorization()
     await asyncio.sleep(60)
@@ -62,6 +64,79 @@ async def test_others_go_on_with_the_old_one_during_a_renewal() -> None:
     assert await credentials.authorization() == "Bearer 1"
     assert asyncio.get_running_loop().time() == started
     assert await renewing == "Bearer 2"
+
+
+async def test_a_slow_renewal_holds_nobody_up_and_is_not_cut() -> None:
+    """A Lease is renewed by the old one while a plugin takes longer than each of its attempts."""
+    source = Numbered(life=30.0, takes=7.0)
+    credentials = RenewedCredentials(source)
+    await credentials.authorization()
+    await asyncio.sleep(30)
+    now = asyncio.get_running_loop().time
+    begun, used = now(), []
+    while now() < begun + 12:
+        async with asyncio.timeout(1.5):
+            used.append((await credentials.authorization(), round(now() - begun)))
+        await asyncio.sleep(2)
+    assert used == [
+        *((f"Bearer {1}", at) for at in (1, 3, 5)),
+        *((f"Bearer {2}", at) for at in (7, 9, 11)),
+    ]
+    assert source.runs == 2
+
+
+async def test_a_slow_renewal_after_a_refusal_outlives_who_waits_for_it() -> None:
+    """Requests that are refused meanwhile end by their deadlines; the renewal does not."""
+    source = Numbered(takes=7.0)
+    credentials = RenewedCredentials(source)
+    used = await credentials.authorization()
+    await asyncio.sleep(10)
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(3):
+                await credentials.refused(used)
+    assert await credentials.refused(used)
+    assert await credentials.authorization() == "Bearer 2"
+    assert (source.runs, source.refusals) == (2, 1)
+
+
+async def test_a_slow_failure_is_followed_by_its_pause() -> None:
+    """The pause counts from the failure, or a plugin that hangs would always run."""
+    source = Numbered(takes=20.0)
+    credentials = RenewedCredentials(source, Credential("Bearer 0", seconds=0.0))
+    source.broken = True
+    for _ in range(29):
+        assert await credentials.authorization() == "Bearer 0"
+        await asyncio.sleep(1)
+    assert source.runs == 1
+
+
+async def test_what_is_closed_renews_no_more() -> None:
+    """A renewal that is under way ends with the client; who waits for it is told."""
+    source = Numbered(takes=20.0)
+    credentials = RenewedCredentials(source)
+    waiting = asyncio.create_task(credentials.authorization())
+    await asyncio.sleep(1)
+    before = asyncio.all_tasks()
+    await credentials.close()
+    with pytest.raises(KubeconfigError, match="was ended"):
+        await waiting
+    assert {task.get_name() for task in before - asyncio.all_tasks()} > {"credentials"}
+    await credentials.close()
+
+
+async def test_a_bug_of_a_source_leaves_the_old_ones(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it raises, what was good stays in use."""
+
+    class Broken:
+        async def renew(self, *, refused: bool) -> Credential:
+            raise ZeroDivisionError(f"a bug {refused}")
+
+    credentials = RenewedCredentials(Broken(), Credential("Bearer old", seconds=0.0))
+    assert await credentials.authorization() == "Bearer old"
+    assert "the old ones stay: a bug False" in caplog.text
+    with pytest.raises(ZeroDivisionError):
+        await RenewedCredentials(Broken()).authorization()
 
 
 async def test_a_stale_one_beats_none(caplog: pytest.LogCaptureFixture) -> None:
@@ -117,14 +192,29 @@ async def test_a_token_that_is_refused_at_once_is_not_renewed_again_and_again() 
     assert source.runs == 1
 
 
-async def test_a_cancelled_renewal_leaves_the_next_one_free() -> None:
-    """A request that gives up while it renews does not leave the others waiting."""
+async def test_a_request_that_gives_up_leaves_the_renewal_to_the_next() -> None:
+    """Else a source that is slower than every deadline would never be heard."""
     source = Numbered()
     credentials = RenewedCredentials(source)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.5):
-            await credentials.authorization()
-    assert await credentials.authorization() == "Bearer 2"
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await credentials.authorization()
+    assert await credentials.authorization() == "Bearer 1"
+
+
+async def test_a_renewal_that_somebody_cancels_leaves_the_next_one_free() -> None:
+    """A handler may cancel every task that there is."""
+    source = Numbered()
+    credentials = RenewedCredentials(source)
+    await credentials.authorization()
+    await asyncio.sleep(60)
+    waiting = asyncio.create_task(credentials.authorization())
+    await asyncio.sleep(0.1)
+    for task in asyncio.all_tasks() - {asyncio.current_task(), waiting}:
+        task.cancel()
+    assert await waiting == "Bearer 1"
+    assert await credentials.authorization() == "Bearer 3"
 
 
 async def test_a_file_is_read_again(tmp_path: Path) -> None:

@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from rws_operator.client import client as connect
 from rws_operator.client import exec_plugin, load_config
 from rws_operator.client.exec_plugin import ExecPlugin
+from rws_operator.client.program import Program
 from rws_operator.errors import DeadlineExceeded, KubeconfigError
+from rws_operator.testing.eventually import eventually
 from tests.client.scripted import ScriptedServer, ok, status
 from tests.client.test_kubeconfig import PLUGIN, write
 
@@ -213,10 +216,8 @@ def test_a_child_beyond_reach_leaves_nothing_on_the_loop(
     assert [str(each.message) for each in recwarn] == []
 
 
-async def test_a_request_that_gives_up_ends_the_program(
-    server: ScriptedServer, tmp_path: Path
-) -> None:
-    """Nobody waits any more, so nothing runs any more."""
+async def test_a_program_ends_with_the_client(server: ScriptedServer, tmp_path: Path) -> None:
+    """A request that gives up leaves it to the next one; after the last one nothing runs."""
     program = script(tmp_path / "login", f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
     user = {"exec": PLUGIN | {"command": program}}
     config = load_config(write(tmp_path / "config", user=user))
@@ -224,8 +225,45 @@ async def test_a_request_that_gives_up_ends_the_program(
     async with server.client(config.credentials) as client:
         with pytest.raises(DeadlineExceeded):
             await client.request("GET", "/x", deadline=0.3)
+        await eventually(5, lambda: is_written(tmp_path / "pids"))
+        assert all(is_alive(int(pid)) for pid in (tmp_path / "pids").read_text().split())
     assert_gone(tmp_path / "pids")
     assert server.seen == []
+
+
+async def test_a_login_that_is_given_up_ends_the_program(tmp_path: Path) -> None:
+    """Whoever gets no client has none to close."""
+    program = script(tmp_path / "login", f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
+    path = write(tmp_path / "config", user={"exec": PLUGIN | {"command": program}})
+    connecting = asyncio.create_task(connect(str(path)))
+    await eventually(5, lambda: is_written(tmp_path / "pids"))
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    assert_gone(tmp_path / "pids")
+
+
+async def test_a_renewal_that_is_cut_as_the_program_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has started by then is killed too, although asyncio has not handed it over yet."""
+    connection_made = Program.connection_made
+
+    def cut(self: Program, transport: asyncio.BaseTransport) -> None:
+        connection_made(self, transport)
+        give_up = time.monotonic() + 5
+        while not is_written(tmp_path / "pids"):
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+        renewing.cancel()
+
+    monkeypatch.setattr(Program, "connection_made", cut)
+    program = script(tmp_path / "login", f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
+    renewing = asyncio.create_task(ExecPlugin(program).renew(refused=False))
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(20):
+            await renewing
+    assert_gone(tmp_path / "pids")
 
 
 async def test_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
@@ -239,6 +277,11 @@ async def test_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
         longest = max(longest, time.monotonic() - started)
     assert (await running).authorization == "Bearer t"
     assert longest < 0.25
+
+
+def is_written(path: Path) -> bool:
+    """Whether a whole line was written."""
+    return path.exists() and path.read_text().endswith("\n")
 
 
 def assert_gone(pids: Path) -> None:

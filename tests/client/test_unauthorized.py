@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rws_operator.client.credentials import TokenFile
+from rws_operator.client.token_file import TokenFile
 from rws_operator.errors import Unauthorized
 from tests.client.scripted import ScriptedServer, ok, status
 

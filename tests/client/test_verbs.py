@@ -10,7 +10,7 @@ import pytest
 
 from rws_operator import CustomResource, Field, Model, errors, kinds
 from rws_operator.client import Client, Impersonation, load_config
-from rws_operator.client.credentials import TokenFile
+from rws_operator.client.token_file import TokenFile
 from rws_operator.resources import Kind
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane

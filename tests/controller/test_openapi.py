@@ -98,6 +98,13 @@ async def test_one_request_for_all(cluster: TestCluster) -> None:
     assert len(client.reads) == 2
 
 
+@pytest.mark.usefixtures("filled_threads")
+async def test_schemas_are_read_while_the_author_fills_every_thread(cluster: TestCluster) -> None:
+    """No reconcile waits for the threads of another one."""
+    async with asyncio.timeout(20):
+        assert await Schemas(cluster.client).get(kinds.Pod) is not None
+
+
 @pytest.mark.virtual_time
 async def test_failure_is_no_error_and_is_tried_again() -> None:
     """A server without schemas proves nothing; it is asked again after a while only."""

@@ -15,7 +15,7 @@ import pytest
 from rws_operator import Action, Context, CustomResource, Operator
 from rws_operator.cache import Informers
 from rws_operator.client import client as connect
-from rws_operator.client.credentials import TokenFile
+from rws_operator.client.token_file import TokenFile
 from rws_operator.resources import kind_of, kinds
 from rws_operator.resources.record import decode_record
 from rws_operator.testing import Gate, OperatorAccount, eventually

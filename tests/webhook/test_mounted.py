@@ -102,6 +102,17 @@ async def test_a_kubelets_swap_is_followed(tmp_path):
         server.close()
 
 
+@pytest.mark.usefixtures("filled_threads")
+async def test_files_are_read_while_the_author_fills_every_thread(tmp_path):
+    """Or a certificate would expire while it lies there renewed."""
+    old, new = a_certificate(), a_certificate()
+    write(tmp_path, old)
+    async with following(tmp_path) as (_, serving):
+        await eventually(5, lambda: serves(serving, old), 0.01)
+        write(tmp_path, new)
+        await eventually(5, lambda: serves(serving, new), 0.01)
+
+
 @pytest.mark.behaviour("CRT-01")
 async def test_half_a_change_keeps_the_old_pair(tmp_path, caplog):
     """A new certificate beside the old key, half a key, an empty file, none: each is waited for."""
