@@ -9,11 +9,11 @@ Invariants: it takes a fraction of a second at most, and raises nothing where no
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import logging
 import os
 import select
-import threading
 from typing import TYPE_CHECKING
 
 from rws_operator.log import TextFormatter
@@ -40,7 +40,7 @@ def log_in_time(
     """
     if not log.isEnabledFor(level):
         return
-    record = log.makeRecord(log.name, level, "", 0, message, args, None, extra={"context": context})
+    record = _record(log, level, message, args, context)
     try:
         is_handled = in_time(_LOG_SECONDS, log.handle, record)
         if not is_handled or not _writes_to_stream(log, level):
@@ -49,16 +49,54 @@ def log_in_time(
         _write_if_read(record)
 
 
-def in_time(seconds: float, function: Callable[..., object], *args: object) -> bool:
+def write_at_once(log: logging.Logger, level: int, message: str, /, *args: object) -> None:
+    """Write a line to standard error, from this thread, if it is taken without a wait.
+
+    For where another thread can't be had, or not in time. The arguments are those of `log_in_time`.
+    """
+    if log.isEnabledFor(level):
+        _write_if_read(_record(log, level, message, args, {}))
+
+
+def in_time(
+    seconds: float, function: Callable[..., object], *args: object, start_seconds: float = -1
+) -> bool:
     """Call a function in a thread; return whether it has ended in time.
+
+    Args:
+        seconds: How long it may take.
+        function: What to call.
+        *args: Its arguments.
+        start_seconds: How long it may take until the thread runs, less than 0 for as long as it
+            takes: where the interpreter's lock is kept for long, that may be seconds.
 
     Raises:
         RuntimeError: No thread can be started: there are too many, or the interpreter ends.
     """
-    thread = threading.Thread(target=function, args=args, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return not thread.is_alive()
+    started, ended = _thread.allocate_lock(), _thread.allocate_lock()
+    started.acquire()
+    ended.acquire()
+
+    def run() -> None:
+        started.release()
+        try:
+            function(*args)
+        finally:
+            ended.release()
+
+    _thread.start_new_thread(run, ())
+    return started.acquire(timeout=start_seconds) and ended.acquire(timeout=seconds)
+
+
+def _record(
+    log: logging.Logger,
+    level: int,
+    message: str,
+    args: tuple[object, ...],
+    context: dict[str, object],
+) -> logging.LogRecord:
+    extra = {"context": context}
+    return log.makeRecord(log.name, level, "", 0, message, args, None, extra=extra)
 
 
 def _writes_to_stream(log: logging.Logger, level: int) -> bool:
