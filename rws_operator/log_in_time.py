@@ -12,8 +12,10 @@ from __future__ import annotations
 import _thread
 import contextlib
 import logging
+import math
 import os
 import select
+import time
 from typing import TYPE_CHECKING
 
 from rws_operator.log import TextFormatter
@@ -59,16 +61,16 @@ def write_at_once(log: logging.Logger, level: int, message: str, /, *args: objec
 
 
 def in_time(
-    seconds: float, function: Callable[..., object], *args: object, start_seconds: float = -1
+    seconds: float, function: Callable[..., object], *args: object, start_seconds: float = math.inf
 ) -> bool:
     """Call a function in a thread; return whether it has ended in time.
 
     Args:
-        seconds: How long it may take.
+        seconds: How long it may take once the thread runs.
         function: What to call.
         *args: Its arguments.
-        start_seconds: How long it may take until the thread runs, less than 0 for as long as it
-            takes: where the interpreter's lock is kept for long, that may be seconds.
+        start_seconds: How long it may take until the thread runs: seconds, where the interpreter's
+            lock is kept for long. If it takes longer it is not waited for.
 
     Raises:
         RuntimeError: No thread can be started: there are too many, or the interpreter ends.
@@ -84,8 +86,12 @@ def in_time(
         finally:
             ended.release()
 
+    since = time.monotonic()
     _thread.start_new_thread(run, ())
-    return started.acquire(timeout=start_seconds) and ended.acquire(timeout=seconds)
+    started.acquire(timeout=min(start_seconds, _thread.TIMEOUT_MAX))
+    if time.monotonic() - since > start_seconds:
+        return ended.acquire(blocking=False)
+    return ended.acquire(timeout=seconds)
 
 
 def _record(
