@@ -207,7 +207,7 @@ class Lifecycle:
             self._parts.start(tasks, "event recorder", recorder.run),
         ]
         if self._elector is not None:
-            support.append(self._parts.start(tasks, "leader election", self._elector.run))
+            support += [self._parts.start(tasks, "leader election", self._elector.run, elects=True)]
         for task in support:
             health.add_liveness(task.get_name(), task_is_alive(task))
         support.append(tasks.create_task(self._lead()))
@@ -222,6 +222,7 @@ class Lifecycle:
             await self._drain()
         except asyncio.CancelledError:
             leaving.cancel()
+            self._parts.ending.set()
             flush_seconds = 0.0  # whoever cancels does not wait long
             raise
         finally:

@@ -40,6 +40,7 @@ _SECRET_TEXT = re.compile(
     r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*",  # a JSON web token
     re.S,
 )
+_LONGEST_TRACE = 16_384  # characters
 _PLAIN = re.compile(r"[^\s\"=]+")
 _COLOURS = {"red": 31, "green": 32, "yellow": 33, "cyan": 36, "dim": 2}
 _OF_LEVEL = {"DEBUG": "dim", "INFO": "green", "WARNING": "yellow"}  # what is worse is red
@@ -218,4 +219,13 @@ def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]
         lines.append(formatter.formatException(record.exc_info))
     if record.stack_info:
         lines.append(formatter.formatStack(record.stack_info))
-    return lines
+    return [_shortened(line) for line in lines]
+
+
+def _shortened(trace: str) -> str:
+    """A traceback without its middle where it is long: an error's text may be of any length."""
+    if len(trace) <= _LONGEST_TRACE:
+        return trace
+    whole = redact(trace)  # what looks like a credential is known by its beginning
+    half = _LONGEST_TRACE // 2
+    return f"{whole[:half]}\n... ({len(whole)} characters) ...\n{whole[-half:]}"

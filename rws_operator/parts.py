@@ -1,8 +1,9 @@
 """The tasks of one run of an Operator, and how the end of one is the end of all.
 
 `lifecycle` says which parts there are and in which order they start and stop. Invariants: no part
-ends unnoticed: each that ends before it was asked to, or fails, begins the end of the run and is
-told of; a lost Lease cancels the controllers at once, for the next leader may begin.
+ends unnoticed: each that ends before it was asked to, fails or is cancelled from within begins the
+end of the run and is told of; a lost Lease cancels the controllers at once, for the next leader may
+begin. (A part may lose a Lease of its own: that is a failure like any other.)
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from rws_operator.controller.outcome import explain
 from rws_operator.errors import LeadershipLost, OperatorError
 from rws_operator.whereabouts import handling
 
@@ -34,14 +36,16 @@ class Parts:
         """Those that end at once with the Lease."""
         self.ending = asyncio.Event()
         """Set once everything is to end."""
-
-    @property
-    def leadership_is_lost(self) -> bool:
-        """Whether a part ended since its Lease is lost."""
-        return any(isinstance(failure, LeadershipLost) for failure in self._failures)
+        self.leadership_is_lost = False
+        """Whether the election ended since the Lease is lost."""
 
     def start(
-        self, tasks: asyncio.TaskGroup, part: str, work: Callable[[], Awaitable[None]]
+        self,
+        tasks: asyncio.TaskGroup,
+        part: str,
+        work: Callable[[], Awaitable[None]],
+        *,
+        elects: bool = False,
     ) -> asyncio.Task[None]:
         """Start a part.
 
@@ -49,8 +53,9 @@ class Parts:
             tasks: Whose task it is.
             part: What it is called, in logs and errors.
             work: Runs until it is cancelled, or until the end was asked for.
+            elects: Whether it holds the Lease of the run.
         """
-        return tasks.create_task(self._guard(part, work), name=f"{self._name}: {part}")
+        return tasks.create_task(self._guard(part, work, elects), name=f"{self._name}: {part}")
 
     def raise_failures(self) -> None:
         """Return if no part failed.
@@ -63,27 +68,40 @@ class Parts:
         if self._failures:
             raise self._failures[0]
 
-    async def _guard(self, part: str, work: Callable[[], Awaitable[None]]) -> None:
+    async def _guard(self, part: str, work: Callable[[], Awaitable[None]], elects: bool) -> None:
         """Run a part; its end ends everything."""
         handling.set({"part": part})
         try:
             await work()
             if not self.ending.is_set():
-                raise OperatorError(
-                    f"operator {self._name}: {part} ended although nobody asked it to",
-                    remedy="a Runnable's run() returns once environment.stopping is set",
-                )
+                raise self._error(part, "ended although nobody asked it to")
         except LeadershipLost as error:
             self._fail(part, error)
-            for task in self.controllers:
-                task.cancel()
+            if elects:
+                self.leadership_is_lost = True
+                for task in self.controllers:
+                    task.cancel()
         except Exception as error:  # `raise_failures` raises it
             self._fail(part, error)
+        except asyncio.CancelledError:
+            if not self.ending.is_set():
+                self._fail(part, self._error(part, "was cancelled from within"))
+            raise
+        except (SystemExit, KeyboardInterrupt) as error:
+            failure = self._error(part, f"raised {type(error).__name__}")
+            failure.__cause__ = error
+            self._fail(part, failure)
         finally:
             self.ending.set()
 
+    def _error(self, part: str, what: str) -> OperatorError:
+        return OperatorError(
+            f"operator {self._name}: {part} {what}",
+            remedy="a Runnable's run() returns once environment.stopping is set",
+        )
+
     def _fail(self, part: str, error: Exception) -> None:
-        log.error("a part failed, stopping", extra={"part": part, "error": error})
+        log.error("a part failed, stopping", extra={"part": part, "error": explain(error)})
         self._failures.append(error)
 
 

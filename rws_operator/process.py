@@ -15,6 +15,9 @@ the loop itself is blocked):
                        else                  before it expires              1
     the loop is dead                         within 20 s                    1
 
+A SystemExit that the program raises, wherever, ends no process (see `exits`): it fails the run or
+the part that it was raised in.
+
 Each of them holds whatever came before, so the earliest counts; each takes up to 0.6 s more where
 the log is not read. C code that keeps the interpreter's lock stops every thread. Where one call
 after another does, the guard gets to run in between, and each of its few waits takes a call or two
@@ -43,6 +46,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Protocol
 
+from rws_operator import exits
 from rws_operator.controller.executor import Executor
 from rws_operator.errors import OperatorError
 from rws_operator.guard import Guard, Guarded
@@ -89,8 +93,11 @@ def run(
 
     spare_the_collector()
     try:
-        return asyncio.run(_serve(program, start, debug=debug))
+        return exits.run(_serve(program, start, debug=debug))
     except KeyboardInterrupt:
+        return 1
+    except SystemExit as error:  # of a task that was cancelled since the work was over
+        exits.tell(error)
         return 1
 
 
@@ -116,10 +123,10 @@ async def _serve(program: Runner, start: Callable[[], Awaitable[None]], *, debug
         except* OperatorError as group:
             for error in _flat(group):
                 tell_failure(error, debug=debug)
-        except* Exception as group:
-            traceback.print_exception(group)
         except* asyncio.CancelledError:
             pass
+        except* BaseException as group:  # SystemExit too
+            traceback.print_exception(group)
         finally:
             guard.leave(code)
     return code

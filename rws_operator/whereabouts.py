@@ -8,6 +8,7 @@ Invariant: a look changes nothing, and fails in nothing: what can't be found is 
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import traceback
 from contextvars import Context, ContextVar
@@ -115,6 +116,17 @@ def stack_of(thread: int, *, with_source: bool = True) -> str:
     places = [(frame, frame.f_lineno) for frame in _frames(sys._current_frames().get(thread))]
     text = _text(places) if with_source else _bare_text(places)
     return text or "(the thread has ended)"
+
+
+def raised_in(error: BaseException) -> Mapping[str, object]:
+    """What the callback was about that let an error out of its event loop, and its task's name."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        handle = frame.f_locals.get("self")
+        if isinstance(handle, asyncio.Handle):
+            task = getattr(getattr(handle, "_callback", None), "__self__", None)
+            named = {"task": task.get_name()} if isinstance(task, asyncio.Task) else {}
+            return {**_about(frame), **named}
+    return {}
 
 
 def _frames(innermost: FrameType | None) -> list[FrameType]:

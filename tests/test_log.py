@@ -110,6 +110,28 @@ def test_credentials_never_stand_in_a_line(style: Style, secret: str) -> None:
     assert body not in stream.getvalue()
 
 
+@pytest.mark.parametrize("style", ["text", "json", "console"])
+def test_a_traceback_is_bounded(style: Style) -> None:
+    """It shows its beginning and its end; a credential that the cut goes through stays hidden."""
+    stream = lines(style)
+    key = "-----BEGIN PRIVATE KEY-----" + "MIIabcdef" * 500_000 + "-----END PRIVATE KEY-----"
+    try:
+        raise ValueError("x" * 1_000_000 + key + "y" * 1_000_000 + "the end")
+    except ValueError:
+        logger("test").exception("failed")
+    written = stream.getvalue()
+    assert len(written) < 20_000
+    assert "Traceback" in written
+    assert "the end" in written
+    assert "MIIabcdef" not in written
+    stream.truncate(0)
+    try:
+        raise ValueError("x" * 10_000 + key)
+    except ValueError:
+        logger("test").exception("failed")
+    assert "MIIabcdef" not in stream.getvalue()
+
+
 def test_values_under_telling_names_are_hidden() -> None:
     """A token needs no recognisable form to be hidden."""
     stream = lines("text")

@@ -31,14 +31,16 @@ LEASE_SECONDS = 6
 RENEW_SECONDS = 3
 PROGRAM = """
 import asyncio, os, threading, time
-from rws_operator import Operator
+from rws_operator import Backoff, Operator
 from tests.operator_kit import Gadget
 
 operator = Operator("process")
 operator.leader_election(
     namespace=os.environ["TEST_NAMESPACE"], lease_seconds=6, renew_seconds=3, retry_seconds=1
 )
-gadgets = operator.controller(Gadget, namespaces=[os.environ["TEST_NAMESPACE"]])
+gadgets = operator.controller(
+    Gadget, namespaces=[os.environ["TEST_NAMESPACE"]], on_error=Backoff(first=0.1)
+)
 
 @gadgets.reconcile
 {handler}
@@ -47,6 +49,15 @@ operator.main()
 """
 WORKS = """
 async def reconcile(gadget, ctx):
+    await ctx.patch_status(gadget, {"size": gadget.spec.size})
+"""
+EXITS_IN_A_TASK_AT_FIRST = """
+async def reconcile(gadget, ctx):
+    async def leave():
+        raise SystemExit(0)
+    if not ctx.attempt:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(leave(), name="leaving")
     await ctx.patch_status(gadget, {"size": gadget.spec.size})
 """
 BLOCKS_THE_LOOP = """
@@ -139,6 +150,21 @@ async def test_a_signal_ends_it_with_0_and_releases_the_lease(
     await eventually(5, worker.ended)
     code, output = worker.wait()
     assert code == 0, output
+    assert await holder(cluster, namespace.name, "process") == ""
+
+
+@pytest.mark.behaviour("REC-02")
+@pytest.mark.parametrize("worker", [EXITS_IN_A_TASK_AT_FIRST], indirect=True)
+async def test_a_task_that_exits_is_one_failed_run(
+    worker: Program, cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """A library's `sys.exit` in a task of a handler's does not end the process; all goes on."""
+    worker.popen.terminate()
+    code, output = await asyncio.to_thread(worker.wait)
+    assert code == 0, output
+    assert "a task raised SystemExit" in output
+    assert "task=leaving" in output
+    assert "reconcile failed: HandlerExit: reconcile raised" in output
     assert await holder(cluster, namespace.name, "process") == ""
 
 

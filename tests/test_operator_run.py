@@ -54,7 +54,7 @@ async def gadgets(cluster: TestCluster) -> None:
 class Task:
     """A Runnable of these tests: works, then ends in a way of its own."""
 
-    def __init__(self, name: str, ending: Exception | None) -> None:
+    def __init__(self, name: str, ending: BaseException | None) -> None:
         self.name = name
         self._ending = ending
 
@@ -303,9 +303,12 @@ async def is_draining(operator: Operator) -> bool:
 
 @pytest.mark.behaviour("RUN-07")
 async def test_a_cancelled_run_cuts_the_work_and_releases_the_lease(
-    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+    cluster: TestCluster,
+    namespace: TestNamespace,
+    gadgets: None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Cancellation is no drain: the handler is cancelled at once; nobody waits for the Lease."""
+    """It is no drain, and no error: the handler is cancelled at once, and the Lease is free."""
     operator = Operator("cancelled", client=cluster.client)
     operator.leader_election(namespace=namespace.name)
     started, cut = asyncio.Event(), asyncio.Event()
@@ -327,6 +330,7 @@ async def test_a_cancelled_run_cuts_the_work_and_releases_the_lease(
     assert task.cancelled()
     assert cut.is_set()
     assert await holder(cluster, namespace.name, "cancelled") == ""
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 @pytest.mark.behaviour("RUN-07")
@@ -447,6 +451,70 @@ async def test_a_failing_part_ends_all_with_its_error(
     with pytest.raises(ExceptionGroup) as raised:
         await second.run()
     assert {type(error) for error in raised.value.exceptions} == {ZeroDivisionError, KeyError}
+
+
+@pytest.mark.behaviour("RUN-05")
+@pytest.mark.parametrize(
+    ("ending", "raised", "match"),
+    [
+        (SystemExit(0), OperatorError, "operator leaving: broken raised SystemExit"),
+        (LeadershipLost("a Lease of its own"), LeadershipLost, "of its own"),
+    ],
+)
+async def test_a_part_that_exits_or_lost_another_lease_ends_all_well(
+    cluster: TestCluster,
+    namespace: TestNamespace,
+    gadgets: None,
+    ending: BaseException,
+    raised: type[Exception],
+    match: str,
+) -> None:
+    """Neither ends the process as it stands: runs are drained, then the Lease is released."""
+    operator = Operator("leaving", client=cluster.client)
+    operator.leader_election(namespace=namespace.name)
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @operator.controller(Gadget, namespaces=[namespace.name]).reconcile
+    async def reconcile(gadget: Gadget, ctx: Context) -> None:
+        begun.set()
+        await operator_ends.wait()
+        await asyncio.sleep(0.1)
+        ended.set()
+
+    class Late(Task):
+        """Ends while a run is under way."""
+
+        async def run(self) -> None:
+            await begun.wait()
+            operator_ends.set()
+            await super().run()
+
+    operator_ends = asyncio.Event()
+    operator.add(Late("broken", ending))
+    await create(cluster, Gadget, "one", namespace.name)
+    with pytest.raises(raised, match=match):
+        await operator.run()
+    assert ended.is_set()
+    assert await holder(cluster, namespace.name, "leaving") == ""
+
+
+@pytest.mark.behaviour("RUN-05")
+@pytest.mark.parametrize("part", ["event recorder", "leader election", "Gadget"])
+async def test_a_part_that_is_cancelled_from_within_ends_all(
+    cluster: TestCluster, namespace: TestNamespace, gadgets: None, part: str
+) -> None:
+    """A handler that cancels what it did not start is no stop that somebody asked for."""
+    operator = Operator("cancelling", client=cluster.client)
+    operator.leader_election(namespace=namespace.name)
+
+    @operator.controller(Gadget, namespaces=[namespace.name]).reconcile
+    async def reconcile(gadget: Gadget, ctx: Context) -> None:
+        (task,) = (t for t in asyncio.all_tasks() if t.get_name() == f"cancelling: {part}")
+        task.cancel()
+
+    await create(cluster, Gadget, "one", namespace.name)
+    with pytest.raises(OperatorError, match=f"operator cancelling: {part} was cancelled from with"):
+        await operator.run()
 
 
 @pytest.mark.behaviour("RUN-05")

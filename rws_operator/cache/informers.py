@@ -123,21 +123,22 @@ class Informers:
             health=informer.health,
             times=self._times,
         )
-        self._group.create_task(_watch(reflector, informer), name=f"watch {informer}")
+        self._group.create_task(self._watch(reflector, informer), name=f"watch {informer}")
 
-
-async def _watch(reflector: Reflector, informer: Informer) -> None:
-    """Run a reflector, which must never end by itself: a TaskGroup overlooks a cancelled task."""
-    try:
-        await reflector.run()
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise OperatorError(
-            f"the watch of {informer} was ended by a cancellation that nobody asked for",
-            remedy="report it; a subscriber must not raise CancelledError",
-        ) from None
+    async def _watch(self, reflector: Reflector, informer: Informer) -> None:
+        """Run a reflector; only all may end: a TaskGroup overlooks one that was cancelled."""
+        try:
+            await reflector.run()
+        except asyncio.CancelledError:
+            if self._group is None:
+                raise
+            raise OperatorError(
+                f"the watch of {informer} was ended by a cancellation that nobody asked for",
+                remedy="a handler must not cancel what it did not start, nor a subscriber raise "
+                "CancelledError",
+            ) from None
+        finally:
+            self._group = None  # the end of one is the end of all
 
 
 def _why(informer: Informer) -> str:

@@ -26,10 +26,11 @@ from rws_operator.controller.finalizer import Finalizer
 from rws_operator.controller.form import reader_of_kind
 from rws_operator.controller.handlers import check_handler, name_of
 from rws_operator.controller.loop import Loop
+from rws_operator.controller.mapping import MappedTrigger
 from rws_operator.controller.observer import Observer
 from rws_operator.controller.reconciler import Cleanup, Reconciler
 from rws_operator.controller.strays import Strays
-from rws_operator.controller.triggers import MappedTrigger, Watch
+from rws_operator.controller.triggers import Watch
 from rws_operator.controller.watched import WatchedInformers
 from rws_operator.errors import ConfigurationError, check_seconds
 from rws_operator.resources import CustomResource, Kind, KindLike, PolicyRule, kind_of

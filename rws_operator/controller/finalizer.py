@@ -5,7 +5,8 @@ server refuses it (409) when anyone changed the object since; then the object is
 patch made anew. So nobody's entry is ever lost or brought back.
 
 Invariants: an object being deleted never gets the finalizer; an object made again under the same
-name is never touched by what was decided on the old one; an object that is gone is done.
+name, or whose deletion was taken back, is never touched by what was decided before; an object that
+is gone is done.
 """
 
 from __future__ import annotations
@@ -79,17 +80,21 @@ class Finalizer(NamedTuple):
     async def remove(self, record: ObjectRecord, informer: Informer, writer: Hashable) -> None:
         """Take the finalizer, and no other, off an object.
 
+        One that is alive again, since etcd was restored from before its deletion, keeps it.
+
         Args:
-            record: The object as last seen.
+            record: The object as last seen; being deleted, unless it is to lose it alive.
             informer: Where it is cached.
             writer: Who writes, see `Informer.writing`.
 
         Raises:
             ApiError: The server refused.
         """
-        uid = record.uid
+        uid, deleting = record.uid, record.deleting
         for tries_left in reversed(range(TRIES)):
-            if record.uid != uid or self.name not in record.finalizers:
+            if (record.uid, record.deleting) != (uid, deleting) or (
+                self.name not in record.finalizers
+            ):
                 return
             others = tuple(each for each in record.finalizers if each != self.name)
             try:

@@ -68,7 +68,7 @@ async def call(
     except (asyncio.CancelledError, GeneratorExit, Exception):
         raise
     except BaseException as error:
-        raise HandlerExit(f"{name_of(function)} raised {error!r}") from error
+        raise HandlerExit(f"{name_of(function)} raised what ends a process") from error
     finally:
         await work.ended()
     return _checked(answer, function)

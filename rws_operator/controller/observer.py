@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rws_operator import metrics
 from rws_operator.controller.form import Reference
 from rws_operator.controller.handlers import HandlerExit
-from rws_operator.controller.outcome import Outcome, Verdict, explain
+from rws_operator.controller.outcome import Outcome, Verdict, explain, shortened
 from rws_operator.controller.regarding import object_reference
 from rws_operator.errors import Conflict, OperatorError
 
@@ -153,7 +153,7 @@ class Observer:
         self._count_error(outcome)
         # An unreadable object's error says it all; its cause is the library's own, and long.
         is_unreadable = outcome.verdict is Verdict.UNREADABLE
-        why = str(outcome.error) if is_unreadable else explain(outcome.error)
+        why = shortened(str(outcome.error)) if is_unreadable else explain(outcome.error)
         what = "cleanup" if record.deleting else "reconcile"
         next_try = "when the object changes" if retry_in is None else f"in {retry_in:.3g} s"
         level = logging.INFO if isinstance(outcome.error, Conflict) else logging.ERROR

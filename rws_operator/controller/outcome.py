@@ -61,17 +61,22 @@ class Outcome:
 
 GONE = Outcome(Verdict.GONE)
 
+LONGEST_TEXT = 4096
+"""Most characters of an error that are told: in a log line, and at every try."""
 
-def judge(error: BaseException, namespace: str | None = None) -> Outcome:
+
+def judge(error: BaseException, namespace: str | None = None, *, may_write: bool) -> Outcome:
     """The outcome of a run that raised; a group counts as its errors do if all are alike.
 
     Args:
         error: What it raised.
         namespace: Of the object, if it has one and is not being deleted itself.
+        may_write: Whether the fence lets writes through. Where it does, a LeadershipLost is about
+            another Lease, e.g. one of the author's own, and a failure like any other.
     """
-    if any(isinstance(each, LeadershipLost) for each in _tree(error)):
+    if not may_write and any(isinstance(each, LeadershipLost) for each in _tree(error)):
         return Outcome(Verdict.LOST, error=error)
-    leaves = list(_leaves(error))
+    leaves = list(leaves_of(error))
     error = leaves[0] if len(leaves) == 1 else error
     delays = [each.seconds for each in leaves if isinstance(each, RetryAfter)]
     if len(delays) == len(leaves):
@@ -104,7 +109,7 @@ def _tells_the_end_of(namespace: str, error: BaseException) -> bool:
     )
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
+def leaves_of(error: BaseException) -> Iterator[BaseException]:
     """An error, or all that it groups: a TaskGroup wraps what its tasks raise."""
     pending = [error]
     while pending:
@@ -137,7 +142,7 @@ def _cause(error: BaseException) -> BaseException | None:
 
 
 def explain(error: BaseException) -> str:
-    """An error and its causes as one line, each text once."""
+    """An error and its causes as one line of bounded length, each text once."""
     texts: list[str] = []
     seen: set[int] = set()
     each: BaseException | None = error
@@ -147,21 +152,28 @@ def explain(error: BaseException) -> str:
         if not any(text in earlier for earlier in texts):
             texts.append(text)
         each = _cause(each)
-    return ": ".join(texts)
+    return shortened(": ".join(texts))
+
+
+def shortened(text: str) -> str:
+    """A text, cut where it is longer than anybody reads."""
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return f"{text[:LONGEST_TEXT]}... ({len(text)} characters)"
 
 
 def _text(error: BaseException) -> str:
     try:
         text, notes = _bare_text(error), getattr(error, "__notes__", ())
         return f"{text} ({'; '.join(notes)})" if notes else text
-    except Exception:  # an author's error may fail to tell what it is about
+    except BaseException:  # an author's error may fail to tell what it is about, in any way
         return f"{type(error).__name__}, whose text can't be read"
 
 
 def _bare_text(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return f"{error.message}: " + "; ".join(explain(each) for each in error.exceptions)
-    text = " ".join(str(error).split())
+    text = shortened(" ".join(str(error).split()))
     if isinstance(error, OperatorError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -16,11 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rws_operator.client.path import object_path
 from rws_operator.controller.context import Context
 from rws_operator.controller.handlers import call, name_of
-from rws_operator.controller.outcome import GONE, Outcome, Verdict, judge
+from rws_operator.controller.outcome import GONE, Outcome, Verdict, judge, leaves_of
 from rws_operator.controller.triggers import Writer
-from rws_operator.errors import OperatorError
+from rws_operator.controller.writes import is_gone
+from rws_operator.errors import Conflict, LeadershipLost, NotFound, OperatorError
+from rws_operator.resources.record import decode_record
 from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
@@ -122,7 +125,30 @@ class Reconciler:
                 return await self._clean_up(run)
             return await self._bring_about(run)
         except Exception as error:
-            return judge(error, None if run.record.deleting else run.key.namespace)
+            if await self._is_gone(run, error):
+                return GONE
+            namespace = None if run.record.deleting else run.key.namespace
+            return judge(error, namespace, may_write=self._may_write())
+
+    def _may_write(self) -> bool:
+        try:
+            self._environment.client.check_fence()
+        except LeadershipLost:
+            return False
+        return True
+
+    async def _is_gone(self, run: Run, error: Exception) -> bool:
+        """Whether a run failed since its object went away under it, or is another one by now."""
+        if not all(_may_mean_gone(each, run) for each in leaves_of(error)):
+            return False
+        path = object_path(run.informer.kind, run.key.name, run.key.namespace)
+        try:
+            answer = await self._environment.client.request("GET", path)
+        except NotFound as missing:
+            return is_gone(missing, run.informer.kind, run.key)
+        except OperatorError:
+            return False
+        return decode_record(answer.body, run.informer.kind).uid != run.record.uid
 
     def _holds_finalizer(self, record: ObjectRecord) -> bool:
         cleanup = self._cleanup
@@ -145,7 +171,7 @@ class Reconciler:
             # The handler may have written to the object: the newest one saves a conflict.
             newest = run.informer.get(run.key) or run.record
             await self._cleanup.finalizer.remove(
-                newest if newest.uid == run.record.uid else run.record,
+                newest if newest.uid == run.record.uid and newest.deleting else run.record,
                 run.informer,
                 self._writer(run),
             )
@@ -177,3 +203,11 @@ class Reconciler:
 
     def _writer(self, run: Run) -> Writer:
         return Writer(self._watched.controller, run.key)
+
+
+def _may_mean_gone(error: BaseException, run: Run) -> bool:
+    """Whether an error may come of the object's end; a subresource that is not served sounds so."""
+    if isinstance(error, NotFound):
+        return is_gone(error, run.informer.kind, run.key)
+    cached = run.informer.get(run.key)
+    return isinstance(error, Conflict) and (cached is None or cached.uid != run.record.uid)

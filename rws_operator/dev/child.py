@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, NoReturn
 import aiohttp
 import msgspec
 
+from rws_operator import exits
 from rws_operator.client import client
 from rws_operator.controller.executor import Executor
 from rws_operator.dev import install
@@ -117,7 +118,7 @@ def develop(program: DevelopedProgram, *, debug: bool) -> int:
     assert _run is not None
     tell_loaded()
     try:
-        asyncio.run(_Run(program, *_run).run())
+        exits.run(_Run(program, *_run).run())
     except Exception as error:
         for each in _leaves(error):
             tell_error(each, debug=debug)

@@ -111,6 +111,37 @@ async def test_a_watch_that_was_cancelled_from_inside_is_no_silent_end(
     assert raised.group_contains(OperatorError, match="a cancellation that nobody asked for")
 
 
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_watch_whose_task_is_cancelled_is_no_silent_end(
+    watch_secrets: Start, count: int
+) -> None:
+    """A handler that cancels what it did not start is told so, once, for the first of them."""
+
+    async def watch_until_it_ends() -> None:
+        async with watch_secrets() as watched:
+            tasks = [_task(f"watch {watched.informer}")]
+            if count == 2:
+                second = watched.informers.informer(SECRET, Selection("default"))
+                await asyncio.wait_for(second.synced.wait(), 10)
+                tasks.append(_task(f"watch {second}"))
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        await watch_until_it_ends()
+    assert raised.group_contains(OperatorError, match="a cancellation that nobody asked for")
+    assert len(_leaves(raised.value)) == 1
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    return [
+        leaf
+        for each in group.exceptions
+        for leaf in (_leaves(each) if isinstance(each, BaseExceptionGroup) else [each])
+    ]
+
+
 def _task(name: str) -> asyncio.Task[None]:
     return next(task for task in asyncio.all_tasks() if task.get_name() == name)
 

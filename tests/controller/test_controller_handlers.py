@@ -58,6 +58,13 @@ class Mute(Exception):
         raise RuntimeError("no text")
 
 
+class Leaver(Exception):
+    """An error whose text ends the process."""
+
+    def __str__(self) -> str:
+        raise SystemExit(7)
+
+
 class Endless(RetryAfter):
     """An author's subclass that leaves out what its parent needs."""
 
@@ -84,6 +91,8 @@ def cancels_itself() -> None:
         pytest.param(raises(RecursionError()), id="RecursionError"),
         pytest.param(raises(GeneratorExit()), id="GeneratorExit"),
         pytest.param(raises(Mute()), id="no text"),
+        pytest.param(raises(Leaver()), id="text that exits"),
+        pytest.param(raises(LeadershipLost("another Lease")), id="another Lease"),
         pytest.param(raises(Endless("no seconds")), id="no seconds"),
         pytest.param(lambda: RetryAfter("30"), id="no number"),  # type: ignore[arg-type]
         pytest.param(cancels_itself, id="cancels itself"),
@@ -442,17 +451,52 @@ async def test_lost_leadership_is_quiet(
     controller = widgets_controller(namespace.name, on_error=Backoff(first=0.05))
     runs: list[int] = []
 
+    fence = LeaseFence()
+    fence.open_until(steady_clock() + 60)
+
     @controller.reconcile
     async def reconcile(widget: Widget, ctx: Context) -> None:
         runs.append(1)
-        raise LeadershipLost("the renew deadline has passed")
+        fence.close("the renew deadline has passed")
+        await ctx.patch_status(widget, {"size": 7})
 
     await widgets.create()
-    async with running(cluster.client, controller):
+    async with running(cluster.client.fenced(fence), controller):
         await eventually(10, lambda: len(runs) == 1)
         assert await settled(lambda: len(runs)) == 1
     assert sample("rws_controller_reconcile_errors_total", controller=controller.name) == 0
     assert [r for r in caplog.records if r.levelno >= logging.WARNING] == []
+    assert await events_about(cluster, namespace.name, "w") == []
+
+
+@pytest.mark.parametrize("is_made_again", [False, True])
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_an_object_that_goes_under_its_run_is_no_error(
+    cluster: TestCluster, namespace: TestNamespace, is_known: bool, is_made_again: bool
+) -> None:
+    """What can't be written to it fails nothing: no count, no event; who has its name now runs."""
+    widgets = await widgets_in(cluster, namespace.name)
+    controller = widgets_controller(namespace.name, on_error=Backoff(first=60))
+    runs: list[int] = []
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        runs.append(widget.spec.size)
+        if len(runs) == 1:
+            await widgets.delete()
+            if is_made_again:
+                await widgets.create(size=2)
+            if is_known:
+                await asyncio.sleep(0.3)
+        await ctx.patch_status(widget, {"size": widget.spec.size})
+
+    await widgets.create(size=1)
+    async with running(cluster.client, controller):
+        await eventually(10, lambda: runs == ([1, 2] if is_made_again else [1]))
+        assert await settled(lambda: len(runs)) == (2 if is_made_again else 1)
+        if is_made_again:
+            assert (await widgets.get())["status"] == {"size": 2}
+    assert sample("rws_controller_reconcile_errors_total", controller=controller.name) == 0
     assert await events_about(cluster, namespace.name, "w") == []
 
 

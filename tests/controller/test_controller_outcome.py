@@ -48,7 +48,9 @@ def caused(error: Exception, cause: Exception) -> Exception:
 )
 def test_verdicts(error: BaseException, verdict: Verdict) -> None:
     """A group of the same is as one of them; a lost Lease is seen wherever it hides."""
-    assert judge(error).verdict is verdict
+    assert judge(error, may_write=False).verdict is verdict
+    mine = Verdict.FAILED if verdict is Verdict.LOST else verdict
+    assert judge(error, may_write=True).verdict is mine
 
 
 def refused(namespace: str) -> Forbidden:
@@ -79,14 +81,15 @@ def test_verdicts_of_an_ending_namespace(
     error: BaseException, namespace: str | None, verdict: Verdict
 ) -> None:
     """Only the end of the object's own namespace says that the object is to be deleted next."""
-    assert judge(error, namespace).verdict is verdict
+    assert judge(error, namespace, may_write=True).verdict is verdict
 
 
 def test_retry_after_keeps_its_seconds() -> None:
     """The delay asked for is the outcome's; of several children's, the longest."""
-    assert judge(RetryAfter(7.5)).seconds == 7.5
+    assert judge(RetryAfter(7.5), may_write=True).seconds == 7.5
     grouped = ExceptionGroup("g", [RetryAfter(1), ExceptionGroup("h", [RetryAfter(3)])])
-    assert judge(ExceptionGroup("f", [grouped, RetryAfter(2)])).seconds == 3
+    both = ExceptionGroup("f", [grouped, RetryAfter(2)])
+    assert judge(both, may_write=True).seconds == 3
 
 
 @pytest.mark.parametrize(
@@ -129,15 +132,29 @@ def test_explain_survives_loops_and_empty_errors() -> None:
     assert explain(one) == "ValueError: KeyError: 'k'"
 
 
+def test_explain_is_bounded() -> None:
+    """A text of megabytes is not told at every try; its beginning and its length are."""
+    for error in (
+        ValueError("x" * 5_000_000),
+        ExceptionGroup("g", [ValueError(str(n) * 100_000) for n in range(9)]),
+        caused(ValueError("a" * 100_000), ValueError("b" * 100_000)),
+    ):
+        text = explain(error)
+        assert len(text) < 4200
+        assert text.endswith(" characters)")
+    assert explain(ValueError("x" * 5_000_000)).startswith("ValueError: xxx")
+
+
+@pytest.mark.parametrize("raised", [RuntimeError("no text"), SystemExit(7)])
 @pytest.mark.parametrize("notes", [False, True])
-def test_explain_survives_errors_that_can_not_be_told(notes: bool) -> None:
+def test_explain_survives_errors_that_can_not_be_told(notes: bool, raised: BaseException) -> None:
     """One whose text raises, or whose notes are none, is named by its type."""
 
     class Mute(Exception):
         def __str__(self) -> str:
             if notes:
                 return "mute"
-            raise RuntimeError("no text")
+            raise raised
 
     error = Mute()
     if notes:

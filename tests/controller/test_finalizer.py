@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 import pytest
 
 from rws_operator.client import client as connect
 from rws_operator.controller import Action, Backoff, Context
 from rws_operator.controller.finalizer import Finalizer
+from rws_operator.controller.form import reader_of_kind
+from rws_operator.controller.outcome import Verdict
+from rws_operator.controller.reconciler import Cleanup, Reconciler, Run
+from rws_operator.controller.watched import WatchedInformers
 from rws_operator.errors import Conflict, NotFound
+from rws_operator.log import logger
 from rws_operator.resources import ObjectKey, kinds
 from rws_operator.resources.record import decode_record
 from rws_operator.testing import eventually
@@ -313,6 +319,42 @@ async def test_object_that_is_gone_is_done(cluster: TestCluster, namespace: Test
     assert await ours.add(without, informer_of(widgets), None) is None
     await ours.remove(having, informer_of(widgets), None)
     assert await gone(widgets, "with")
+
+
+async def test_what_is_alive_again_keeps_it(cluster: TestCluster, namespace: TestNamespace) -> None:
+    """A cleanup that ends after etcd was set back to before the deletion leaves it on."""
+    widgets = await widgets_in(cluster, namespace.name)
+    await widgets.create(finalizers=[OURS])
+    deleted = msgspec.structs.replace(await record_of(widgets), deleting=True)
+    await widgets.label()
+    lent = environment(cluster.client)
+    watched = WatchedInformers(OPERATOR, [namespace.name], lent.informers)
+    (informer,) = watched.declare(WIDGET)
+    watching = asyncio.create_task(lent.informers.run())
+    await asyncio.wait_for(informer.synced.wait(), 10)
+    ours = Finalizer(OURS, cluster.client, OPERATOR)
+    await ours.remove(deleted, informer, None)
+    assert (await widgets.get())["metadata"]["finalizers"] == [OURS]
+    called = asyncio.Event()
+
+    async def cleanup(widget: Widget, ctx: Context) -> None:
+        called.set()
+
+    reconciler = Reconciler(
+        unused, Cleanup(ours, cleanup), reader_of_kind(Widget), lent, watched, None
+    )
+    deadline = asyncio.get_running_loop().time() + 60
+    run = Run(deleted.key, deleted, informer, 0, deadline, logger("test"))
+    assert (await reconciler.run(run)).verdict is Verdict.SUCCEEDED
+    assert called.is_set()
+    assert (await widgets.get())["metadata"]["finalizers"] == [OURS]
+    watching.cancel()
+    await asyncio.wait([watching])
+    await widgets.release()
+
+
+async def unused(widget: Widget, ctx: Context) -> None:
+    """Nothing to do."""
 
 
 async def test_404_that_names_no_object_is_an_error(

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from rws_operator.cache.delta import Delta
-from rws_operator.controller.triggers import MappedTrigger, Watch, Writer, is_urgent, owners_of
+from rws_operator.controller.mapping import MOST_DELETED, TRIES_OF_DELETED, MappedTrigger
+from rws_operator.controller.triggers import Watch, Writer, is_urgent, owners_of
 from rws_operator.metrics import metrics_text
 from rws_operator.queue import Lane
 from rws_operator.resources import Kind, ObjectKey, kinds
@@ -230,3 +231,82 @@ async def test_mapping_retries_back_off() -> None:
     trigger.close()
     await asyncio.sleep(1000)
     assert len(calls) == len(gaps) + 1
+
+
+@pytest.mark.virtual_time
+async def test_a_deleted_object_is_mapped_as_soon_as_its_mapping_works() -> None:
+    """Whom a deletion concerns runs for it, though the mapping failed at first."""
+    broken = True
+
+    def to(secret: dict[str, Any]) -> str:
+        if broken:
+            raise ValueError
+        return str(secret["metadata"]["labels"]["for"])
+
+    queued = Queued()
+    trigger = MappedTrigger(Watch(kinds.Secret, to=to), WIDGET, "deleting", queued.add)
+    trigger(Delta(record(labels={"for": "x"}), None))
+    await asyncio.sleep(30)
+    assert queued.keys == []
+    broken = False
+    await asyncio.sleep(40)
+    assert queued.keys == [("ns", "x")]
+
+
+@pytest.mark.virtual_time
+async def test_what_is_kept_of_deleted_objects_is_bounded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In number and in tries; one that is there is tried on. One cause is one line."""
+    calls: dict[str, int] = {}
+
+    def to(secret: dict[str, Any]) -> str:
+        name = secret["metadata"]["name"]
+        calls[name] = calls.get(name, 0) + 1
+        raise ValueError(f"no label on {name}")
+
+    trigger = MappedTrigger(Watch(kinds.Secret, to=to), WIDGET, "bounded", Queued().add)
+    trigger(Delta(None, record("living")))
+    gone = [f"gone-{n}" for n in range(3 * MOST_DELETED)]
+    for name in gone:
+        trigger(Delta(None, record(name)))
+    for name in gone:
+        trigger(Delta(record(name), None))
+    assert len(trigger._unmapped) == MOST_DELETED + 1
+    await asyncio.sleep(500)
+    assert list(trigger._unmapped) == [("ns", "living")]
+    assert trigger._deleted == {}
+    assert calls[gone[0]] == 1 + 2  # as it came; as it was, and as it went
+    assert calls[gone[-1]] == 1 + 2 * TRIES_OF_DELETED
+    messages = [each.getMessage() for each in caplog.records]
+    assert len(messages) == 2
+    assert "object=ns/living failing=1 error=ValueError: no label on living" in messages[0]
+    assert "a deleted object could not be mapped" in messages[1]
+    caplog.clear()
+    before = calls["living"]
+    await asyncio.sleep(1200)
+    assert calls["living"] > before
+    assert 1 <= len(caplog.records) <= 2
+
+
+@pytest.mark.virtual_time
+async def test_each_cause_of_failing_mappings_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A second mistake is not hidden by the first, nor one whose own text exits the process."""
+
+    class Leaver(Exception):
+        def __str__(self) -> str:
+            raise SystemExit(1)
+
+    def to(secret: dict[str, Any]) -> str:
+        if secret["metadata"]["name"] == "a":
+            raise ValueError
+        if secret["metadata"]["name"] == "b":
+            raise Leaver
+        return str(secret["nothing"])
+
+    trigger = MappedTrigger(Watch(kinds.Secret, to=to), WIDGET, "causes", Queued().add)
+    for name in "abcabc":
+        trigger(Delta(None, record(name)))
+    told = [each.getMessage().rpartition("error=")[2] for each in caplog.records]
+    assert told == ["ValueError", "Leaver, whose text can't be read", "KeyError: 'nothing'"]
+    trigger.close()
