@@ -11,13 +11,16 @@ What the thread waits for, and what follows (`process` has the whole list of end
     the work is over    the process ends in EXIT_SECONDS at most, and at once at a signal
 
 Invariants: nothing here waits for the loop, or for who reads the log, for more than a fraction of a
-second. No error ends the watching, and no end needs another thread but for its last words.
+second. No error ends the watching, and no end needs another thread. C code that keeps the
+interpreter's lock holds up the thread at each wait of its own, so it makes few of them to end the
+process, and fewer where a Lease expires soon: then there are no last words.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import threading
@@ -26,7 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
-from rws_operator.log_in_time import in_time, log_in_time
+from rws_operator.log_in_time import in_time, log_in_time, write_at_once
 from rws_operator.signals import Signals
 from rws_operator.whereabouts import is_debugged, stack_of
 
@@ -52,7 +55,10 @@ EXIT_SECONDS = 2.0
 
 _WATCH_SECONDS = 0.1
 _TELL_SECONDS = 0.6  # what the last words may take
+_START_SECONDS = 0.2  # until there is a thread that says them; else they are said without one,
+_WAITS = 2  # which may wait so often for the interpreter's lock
 _FLUSH_SECONDS = 0.1  # of these
+_LAST_WORDS = "ending the process: %s; the event loop's thread is at\n%s"
 
 
 class Guarded(Protocol):
@@ -109,6 +115,7 @@ class Guard:
         self._lost_at: float | None = None
         self._code: int | None = None
         self._failure = ""
+        self._is_told = False
         self._is_over = False
 
     def __enter__(self) -> Self:
@@ -191,12 +198,12 @@ class Guard:
         if expires_in is None or is_debugged(self._loop_thread):
             return
         if expires_in <= _WATCH_SECONDS + _TELL_SECONDS:
-            self._end(1, "its Lease is lost, and expires")
+            self._end(1, "its Lease is lost, and expires", within=expires_in)
         now = time.monotonic()
         if self._lost_at is None:
             self._lost_at = now
         elif now >= self._lost_at + LOST_SECONDS and self._program.is_at_work():
-            self._end(1, "its Lease is lost, and a handler hangs in it")
+            self._end(1, "its Lease is lost, and a handler hangs in it", within=expires_in)
 
     def _end_in(self, seconds: float, code: int, why: str) -> None:
         """Let the process live so many seconds at most."""
@@ -207,21 +214,29 @@ class Guard:
         if first is not None and time.monotonic() >= first.at:
             self._end(first.code, first.why)
 
-    def _end(self, code: int, why: str) -> None:
-        """End the process; it does not return."""
-        level = logging.ERROR if code else logging.WARNING
+    def _end(self, code: int, why: str, *, within: float = math.inf) -> None:
+        """End the process; it does not return.
+
+        Args:
+            code: Its exit code.
+            why: For its last words.
+            within: Seconds in which it has to have ended, even if it says nothing.
+        """
+        level, since = logging.ERROR if code else logging.WARNING, time.monotonic()
         try:
-            in_time(_TELL_SECONDS, self._tell, level, why)
-        except RuntimeError:  # no thread can be started, and to read sources may take for ever
-            log_in_time(log, level, "ending the process: %s", why)
+            with suppress(RuntimeError):  # no thread can be started
+                in_time(_TELL_SECONDS, self._tell, level, why, start_seconds=_START_SECONDS)
+            took = time.monotonic() - since
+            if not self._is_told and took + _WAITS * took < within:
+                stack = stack_of(self._loop_thread, with_source=False)  # to read it may take long
+                write_at_once(log, level, _LAST_WORDS, why, stack)
         finally:
             os._exit(code)
 
     def _tell(self, level: int, why: str) -> None:
         """Say the process's last words."""
-        stack = stack_of(self._loop_thread)
-        message = "ending the process: %s; the event loop's thread is at\n%s"
-        log_in_time(log, level, message, why, stack)
+        log_in_time(log, level, _LAST_WORDS, why, stack_of(self._loop_thread))
+        self._is_told = True
         with suppress(RuntimeError):  # not on this thread: whoever reads the log may be what hangs
             in_time(_FLUSH_SECONDS, logging.shutdown)
 

@@ -5,26 +5,31 @@
 
 The thread ticks; at each tick it asks the loop to answer, and counts the time until it does. Only
 time in which the thread itself was run counts: after a SIGSTOP, a suspended machine or a debugger
-that holds all threads, the loop has had no more chance to answer than the thread to ask. Where a
-debugger holds the loop's thread alone, the time begins anew at each tick.
+that holds all threads, the loop has had no more chance to answer than the thread to ask. A thread
+that waits for the interpreter's lock is run: it looks every 5 ms whether it is free, and the kernel
+counts its turns. Where a debugger holds the loop's thread alone, the time begins anew at each tick.
 
 Invariants: what blocks the loop is told within 2 s, even if the log's handlers wait for the loop.
 A loop that answers is never called blocked. No failure to tell ends the watching. (C code that
-keeps the interpreter's lock stops this thread as well; then it is the unanswered liveness probe
-that tells.)
+keeps the interpreter's lock stops this thread as well, and to tell takes a few turns of the lock:
+where each call keeps it for a second, it is told some seconds later. One that keeps it for good
+only the liveness probe tells.)
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import resource
+import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from rws_operator import metrics, whereabouts
-from rws_operator.log_in_time import log_in_time
+from rws_operator.log_in_time import in_time, log_in_time
 
 if TYPE_CHECKING:
     from rws_operator.whereabouts import Whereabouts
@@ -34,7 +39,9 @@ log = logging.getLogger("rws_operator.heartbeat")
 TICK_SECONDS = 0.25
 BLOCKED_SECONDS = 1.25
 
-_STOPPED_SECONDS = 1.0  # a tick as late as that: this thread was not run either
+_WARN_SECONDS = 0.5  # more than a line takes that nothing but its reader holds up
+_STOPPED_SECONDS = 1.0  # a tick as late as that: was this thread not run either?
+_LOOKS_A_TURN = 10  # how many looks at the lock a starved thread may miss between two turns
 
 
 class Heartbeat:
@@ -94,23 +101,23 @@ class Heartbeat:
     def _watch(self) -> None:
         """Run in the thread: tick until stopped."""
         self._ask()
-        before = self._asked
+        before, turns_before = self._asked, _turns()
         while not self._stop.wait(self._tick_seconds):
-            now = time.monotonic()
+            now, turns = time.monotonic(), _turns()
             try:
-                self._tick(before, now)
+                self._tick(before, now, turns - turns_before)
             except Exception as error:  # the watching goes on
                 self._block.tell_failure(error)
-            before = now
+            before, turns_before = now, turns
 
-    def _tick(self, before: float, now: float) -> None:
+    def _tick(self, before: float, now: float, turns: int) -> None:
         answered = self._answered
         if answered is not None:
             self._ask()
             self._block.end(answered - before)
         elif whereabouts.is_debugged(self._loop_thread):  # somebody holds it on purpose
             self._block.forgive()
-        elif self._block.go_on(now - before):
+        elif self._block.go_on(now - before, turns):
             self._block.tell(whereabouts.find(self._loop_thread, self._depth))
 
 
@@ -122,10 +129,16 @@ class _Block:
         self._tell_seconds = self._tell_at = tell_seconds
         self._told: Whereabouts | None = None
 
-    def go_on(self, seconds: float) -> bool:
-        """Count time without an answer; return whether it is to be told now."""
-        if seconds < _STOPPED_SECONDS:
-            self.seconds += seconds
+    def go_on(self, seconds: float, turns: int) -> bool:
+        """Count time without an answer; return whether it is to be told now.
+
+        Args:
+            seconds: The time.
+            turns: How often the thread that counts was run in it.
+        """
+        if seconds >= _STOPPED_SECONDS:
+            seconds = min(seconds, turns * _LOOKS_A_TURN * sys.getswitchinterval())
+        self.seconds += seconds
         return self.seconds >= self._tell_at
 
     def forgive(self) -> None:
@@ -139,9 +152,7 @@ class _Block:
         metrics.loop_lag.set(self.seconds)
         self._told = self._told or at
         self._tell_at = 2 * self.seconds
-        log_in_time(
-            log,
-            logging.WARNING,
+        _warn(
             "the event loop is blocked: write what blocks as a plain function, or await it\n%s",
             at.stack,
             **_context(at, self.seconds),
@@ -151,9 +162,7 @@ class _Block:
         """Tell that it could not be told where the loop stands, as seldom as that."""
         if self.seconds:
             self._tell_at = 2 * self.seconds
-        log_in_time(
-            log,
-            logging.WARNING,
+        _warn(
             "can't tell where the event loop stands",
             error=error,
             blocked_seconds=round(self.seconds, 1),
@@ -165,7 +174,21 @@ class _Block:
         self.seconds, self._told, self._tell_at = 0.0, None, self._tell_seconds
         if told is not None:
             metrics.loop_blocked_seconds.labels(told.function).observe(took)
-            log_in_time(log, logging.WARNING, "the event loop runs again", **_context(told, took))
+            _warn("the event loop runs again", **_context(told, took))
+
+
+def _warn(message: str, *args: object, **context: object) -> None:
+    """Log a line, and go on counting where that takes long."""
+    say = partial(log_in_time, log, logging.WARNING, message, *args, **context)
+    try:
+        in_time(_WARN_SECONDS, say, start_seconds=_WARN_SECONDS)
+    except RuntimeError:  # no thread can be started
+        say()
+
+
+def _turns() -> int:
+    """How often this thread has been run: how often it gave up the processor, to wait."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 def _context(at: Whereabouts, seconds: float) -> dict[str, object]:

@@ -9,11 +9,13 @@ Invariants: it takes a fraction of a second at most, and raises nothing where no
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import logging
+import math
 import os
 import select
-import threading
+import time
 from typing import TYPE_CHECKING
 
 from rws_operator.log import TextFormatter
@@ -40,7 +42,7 @@ def log_in_time(
     """
     if not log.isEnabledFor(level):
         return
-    record = log.makeRecord(log.name, level, "", 0, message, args, None, extra={"context": context})
+    record = _record(log, level, message, args, context)
     try:
         is_handled = in_time(_LOG_SECONDS, log.handle, record)
         if not is_handled or not _writes_to_stream(log, level):
@@ -49,16 +51,58 @@ def log_in_time(
         _write_if_read(record)
 
 
-def in_time(seconds: float, function: Callable[..., object], *args: object) -> bool:
+def write_at_once(log: logging.Logger, level: int, message: str, /, *args: object) -> None:
+    """Write a line to standard error, from this thread, if it is taken without a wait.
+
+    For where another thread can't be had, or not in time. The arguments are those of `log_in_time`.
+    """
+    if log.isEnabledFor(level):
+        _write_if_read(_record(log, level, message, args, {}))
+
+
+def in_time(
+    seconds: float, function: Callable[..., object], *args: object, start_seconds: float = math.inf
+) -> bool:
     """Call a function in a thread; return whether it has ended in time.
+
+    Args:
+        seconds: How long it may take once the thread runs.
+        function: What to call.
+        *args: Its arguments.
+        start_seconds: How long it may take until the thread runs: seconds, where the interpreter's
+            lock is kept for long. If it takes longer it is not waited for.
 
     Raises:
         RuntimeError: No thread can be started: there are too many, or the interpreter ends.
     """
-    thread = threading.Thread(target=function, args=args, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return not thread.is_alive()
+    started, ended = _thread.allocate_lock(), _thread.allocate_lock()
+    started.acquire()
+    ended.acquire()
+
+    def run() -> None:
+        started.release()
+        try:
+            function(*args)
+        finally:
+            ended.release()
+
+    since = time.monotonic()
+    _thread.start_new_thread(run, ())
+    started.acquire(timeout=min(start_seconds, _thread.TIMEOUT_MAX))
+    if time.monotonic() - since > start_seconds:
+        return ended.acquire(blocking=False)
+    return ended.acquire(timeout=seconds)
+
+
+def _record(
+    log: logging.Logger,
+    level: int,
+    message: str,
+    args: tuple[object, ...],
+    context: dict[str, object],
+) -> logging.LogRecord:
+    extra = {"context": context}
+    return log.makeRecord(log.name, level, "", 0, message, args, None, extra=extra)
 
 
 def _writes_to_stream(log: logging.Logger, level: int) -> bool:

@@ -19,8 +19,9 @@ A SystemExit that the program raises, wherever, ends no process (see `exits`): i
 the part that it was raised in.
 
 Each of them holds whatever came before, so the earliest counts; each takes up to 0.6 s more where
-the log is not read. None holds while C code keeps the interpreter's lock, which stops every thread:
-there the liveness probe has to do.
+the log is not read. C code that keeps the interpreter's lock stops every thread. Where one call
+after another does, the guard gets to run in between, and each of its few waits takes a call or two
+longer; while one keeps it for good nothing holds, and the liveness probe has to do.
 
 After a second signal, a Lease that is not released in CUT_SECONDS expires. Before a lost Lease
 expires nobody else leads, unless it was taken by force: until then webhooks are answered, as at a
@@ -30,8 +31,11 @@ go on beside those of the next leader; one that a debugger holds does not go on,
 the Lease and stay. A dead loop answers neither webhooks nor probes, with or without an election,
 and the kubelet would take half a minute to find out and as long again to end it.
 
-`dev` uses the guard alone: there the fork server kills what does not stop, and no loop is dead,
-since somebody may look into it with a debugger.
+The loop's default executor is `controller.executor`'s, so that a run lasts as long as what it gave
+to threads.
+
+`dev` uses that and the guard alone: there the fork server kills what does not stop, and no loop is
+dead, since somebody may look into it with a debugger.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ import traceback
 from typing import TYPE_CHECKING, Protocol
 
 from rws_operator import exits
+from rws_operator.controller.executor import Executor
 from rws_operator.errors import OperatorError
 from rws_operator.guard import Guard, Guarded
 
@@ -108,6 +113,7 @@ def spare_the_collector() -> None:
 async def _serve(program: Runner, start: Callable[[], Awaitable[None]], *, debug: bool) -> int:
     task = asyncio.current_task()
     assert task is not None
+    asyncio.get_running_loop().set_default_executor(Executor())
     code = 1
     with Guard(program) as guard:
         guard.heed_signals(task.cancel)

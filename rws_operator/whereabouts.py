@@ -16,8 +16,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from types import FrameType
+    from typing import TypeAlias
+
+    _Places: TypeAlias = list[tuple[FrameType, int]]
 
 handling: ContextVar[Mapping[str, object]] = ContextVar("rws_handling")
 """What the code that runs is about, as key and value for the log, e.g. controller and object."""
@@ -25,6 +28,27 @@ handling: ContextVar[Mapping[str, object]] = ContextVar("rws_handling")
 # What stands between the event loop and an author's function.
 _BETWEEN = frozenset({"rws_operator", "asyncio", "aiohttp", "pydantic", "prometheus_client"})
 _DEBUGGERS = frozenset({"bdb", "pdb", "pydevd", "debugpy"})
+
+
+class Stack:
+    """Calls of a thread, as they stood; the source is read when the text is asked for.
+
+    That takes long where the interpreter's lock is kept: reading gives it up, file for file.
+
+    Args:
+        frames: The calls, the outermost first; held until the text is made.
+    """
+
+    def __init__(self, frames: Sequence[FrameType]) -> None:
+        self._places: _Places | None = [(frame, frame.f_lineno) for frame in frames]
+        self._text = ""
+
+    def __str__(self) -> str:
+        places = self._places
+        if places is not None:
+            self._text = _text(places)
+            self._places = None
+        return self._text
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +67,7 @@ class Whereabouts:
     function: str
     place: str
     about: Mapping[str, object]
-    stack: str
+    stack: Stack
     is_debugged: bool
 
 
@@ -71,7 +95,7 @@ def find(thread: int, depth: int | None) -> Whereabouts | None:
         function=f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_qualname}",
         place=f"{frame.f_code.co_filename}:{frame.f_lineno}",
         about=_about(frames[depth - 1]) if depth else {},
-        stack=_text(called),
+        stack=Stack(called),
         is_debugged=_has_debugger(called),
     )
 
@@ -82,9 +106,16 @@ def is_debugged(thread: int) -> bool:
     return _has_debugger(frames[_depth_of_callback(frames) :])
 
 
-def stack_of(thread: int) -> str:
-    """The whole stack of a thread, for the log."""
-    return _text(_frames(sys._current_frames().get(thread))) or "(the thread has ended)"
+def stack_of(thread: int, *, with_source: bool = True) -> str:
+    """The whole stack of a thread, for the log.
+
+    Args:
+        thread: Its identifier.
+        with_source: Whether to read the source, which may take long.
+    """
+    places = [(frame, frame.f_lineno) for frame in _frames(sys._current_frames().get(thread))]
+    text = _text(places) if with_source else _bare_text(places)
+    return text or "(the thread has ended)"
 
 
 def raised_in(error: BaseException) -> Mapping[str, object]:
@@ -111,17 +142,18 @@ def _has_debugger(called: list[FrameType]) -> bool:
     return any(_package(frame) in _DEBUGGERS for frame in called)
 
 
-def _text(frames: list[FrameType]) -> str:
-    places = [(frame, frame.f_lineno) for frame in frames]
+def _text(places: _Places) -> str:
     try:
-        lines = traceback.StackSummary.extract(places).format()
+        return "".join(traceback.StackSummary.extract(places).format()).rstrip()
     except Exception:  # a module's loader, which is asked for its source, may raise anything
-        lines = [_place(frame, line) for frame, line in places]
-    return "".join(lines).rstrip()
+        return _bare_text(places)
 
 
-def _place(frame: FrameType, line: int) -> str:
-    return f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_name}\n'
+def _bare_text(places: _Places) -> str:
+    return "\n".join(
+        f'  File "{frame.f_code.co_filename}", line {line}, in {frame.f_code.co_name}'
+        for frame, line in places
+    )
 
 
 def _package(frame: FrameType) -> str:

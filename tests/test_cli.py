@@ -264,7 +264,7 @@ def test_a_wrong_option_is_one_line_too(
 # What follows ends its process from a thread, so each runs in one of its own.
 
 PROGRAM = """
-import asyncio, ctypes, os, signal, sys, threading, time
+import _thread, asyncio, ctypes, os, signal, sys, threading, time
 from rws_operator import guard
 from rws_operator.cli import main
 from rws_operator.errors import ConfigurationError, LeadershipLost
@@ -407,7 +407,7 @@ def test_a_second_signal_ends_what_hangs_at_once(hang: str) -> None:
 
 NO_THREADS = """
 def no_threads(*_): raise RuntimeError("can't start new thread")
-threading._start_new_thread = no_threads
+_thread.start_new_thread = no_threads
 """
 
 
@@ -574,6 +574,42 @@ def test_a_dead_loop_ends_the_process_and_the_last_line_says_where_it_stood() ->
     assert "in stand_still\n" in last
 
 
+KEEP_THE_LOCK = """
+        sleep = ctypes.PyDLL(None).usleep  # it keeps the interpreter's lock
+        def stand_still():
+            while True:
+                sleep(600_000)
+"""
+
+
+def test_what_keeps_the_interpreters_lock_does_not_silence_the_last_words() -> None:
+    """The thread that ends the process says them itself where no other gets to run."""
+    process = Process(f"""
+        {KEEP_THE_LOCK.strip()}
+        type(self).blocked_seconds = 19.6
+        stand_still()
+    """)
+    code, errors, took = process.end(20)
+    assert code == 1
+    assert took < 3.5 + PATIENCE
+    last = errors[errors.rindex("ending the process: its event loop is dead") :]
+    assert ", in stand_still\n" in last
+
+
+def test_what_keeps_the_interpreters_lock_does_not_outlive_a_lost_lease() -> None:
+    """The end is not put off for the sake of last words."""
+    process = Process(f"""
+        {KEEP_THE_LOCK.strip().replace("600_000", "400_000")}
+        self.expires = 8.0
+        self.lost = True
+        stand_still()
+    """)
+    code, errors, took = process.end(20)
+    assert code == 1
+    assert took < 8
+    assert "ending the process: its Lease is lost, and a handler hangs in it" in errors
+
+
 def test_a_stop_is_bounded_by_the_drain() -> None:
     """What hangs longer than the drain and what follows it is ended, with 1."""
     process = Process("""
@@ -695,6 +731,22 @@ def test_a_bug_shows_its_traceback_even_if_something_hangs() -> None:
     assert code == 1
     assert "Traceback" in errors
     assert "KeyError: 'a bug'" in errors
+
+
+def test_threads_of_to_thread_are_noted_for_the_run_that_they_work_for() -> None:
+    """The process's default executor does it."""
+    process = Process("""
+        from rws_operator.controller.executor import ThreadWork
+        work = ThreadWork()
+        slept = []
+        task = asyncio.create_task(asyncio.to_thread(lambda: slept.append(time.sleep(0.5))))
+        await asyncio.sleep(0)
+        await work.ended()
+        print("ended", len(slept), flush=True)
+    """)
+    assert process.popen.stdout is not None
+    assert process.popen.stdout.readline() == "ended 1\n"
+    assert process.end()[0] == 0
 
 
 def test_a_hanging_thread_does_not_delay_the_end() -> None:

@@ -258,7 +258,7 @@ async def test_it_is_told_even_if_no_thread_can_be_had(
 
     with quick() as heartbeat:
         await asyncio.sleep(0.1)
-        monkeypatch.setattr(threading.Thread, "start", fail)
+        monkeypatch.setattr("_thread.start_new_thread", fail)
         block_the_loop(0.9)
         told = capfd.readouterr().err
         assert heartbeat.check() is None
@@ -348,10 +348,46 @@ def test_a_stopped_process_is_no_blocked_loop() -> None:
     assert (process.returncode, output) == (0, "")
 
 
-def test_a_late_tick_counts_for_nothing() -> None:
-    """Whatever held up the thread that asks held up the loop, too."""
-    block = _Block(1.0)
-    assert not block.go_on(0.75)
-    assert not block.go_on(1.5)
-    assert block.seconds == 0.75
-    assert block.go_on(0.25)
+def test_a_late_tick_counts_as_far_as_its_thread_was_run() -> None:
+    """Whatever stopped the thread that asks stopped the loop, too; else the loop was blocked."""
+    block = _Block(3.0)
+    assert not block.go_on(0.75, 1)
+    assert not block.go_on(3600, 3)
+    assert 0.75 < block.seconds < 1.25
+    assert not block.go_on(1.5, 300)
+    assert block.seconds > 2.25
+    assert block.go_on(0.75, 1)
+
+
+KEPT_LOCK = """
+import asyncio, ctypes, time
+from rws_operator.heartbeat import Heartbeat
+
+sleep = ctypes.PyDLL(None).usleep  # it keeps the interpreter's lock, and uses no processor
+
+async def main():
+    with Heartbeat() as heartbeat:
+        await asyncio.sleep(0.3)
+        since = time.monotonic()
+        while heartbeat.blocked_seconds < 5 and time.monotonic() < since + 60:
+            sleep(1_200_000)
+        print(time.monotonic() - since, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_calls_that_keep_the_interpreters_lock_count_as_long_as_they_take() -> None:
+    """The threads that watch get to run in between, late: it is told, and time is not lost."""
+    process = subprocess.run(
+        [sys.executable, "-c", KEPT_LOCK],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
+        preexec_fn=die_with_parent,
+    )
+    assert 5 <= float(process.stdout) < 45
+    assert BLOCKED in process.stderr
+    assert "sleep(1_200_000)" not in process.stderr  # there is no source, and none is needed
+    assert ", in main" in process.stderr

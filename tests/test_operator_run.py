@@ -20,6 +20,7 @@ from rws_operator import (
     kinds,
 )
 from rws_operator.client import client
+from rws_operator.controller.executor import Executor
 from rws_operator.errors import ConfigurationError, LeadershipLost, OperatorError
 from rws_operator.manifests import Rbac
 from rws_operator.testing.eventually import eventually
@@ -549,18 +550,31 @@ async def test_a_port_that_is_none_is_told_before_anything_starts(cluster: TestC
 
 
 @pytest.mark.behaviour("RUN-01")
+@pytest.mark.parametrize("is_plain", [True, False], ids=["plain", "to_thread"])
 async def test_the_lease_is_not_released_over_a_thread_that_hangs(
-    cluster: TestCluster, namespace: TestNamespace, gadgets: None
+    cluster: TestCluster, namespace: TestNamespace, gadgets: None, is_plain: bool
 ) -> None:
     """Another replica must not begin what a cut handler is still at; the Lease expires."""
     operator = Operator("hanging", client=cluster.client, drain_seconds=0.1)
     operator.leader_election(namespace=namespace.name)
+    asyncio.get_running_loop().set_default_executor(Executor())  # as the command line does
     started, let_go = threading.Event(), threading.Event()
 
-    @operator.controller(Gadget, namespaces=[namespace.name]).reconcile
-    def reconcile(gadget: Gadget, ctx: BlockingContext) -> None:
+    def hang() -> None:
         started.set()
         let_go.wait(20)
+
+    controller = operator.controller(Gadget, namespaces=[namespace.name])
+    if is_plain:
+
+        @controller.reconcile
+        def plain(gadget: Gadget, ctx: BlockingContext) -> None:
+            hang()
+    else:
+
+        @controller.reconcile
+        async def reconcile(gadget: Gadget, ctx: Context) -> None:
+            await asyncio.to_thread(hang)
 
     await create(cluster, Gadget, "one", namespace.name)
     try:

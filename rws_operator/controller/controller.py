@@ -83,10 +83,13 @@ class Controller(Generic[T]):
             selection counts as gone, and keeps its finalizer. If it is deleted later it is cleaned
             up here, too, unless another controller with the same finalizer has done so within a
             minute: so what may clean up for each other shares a finalizer, and nothing else does.
+            Controllers that split a kind by label know nothing of each other's runs: an object
+            that moves from one to another may be run by both at once.
         field_selector: Restricts the objects it serves, e.g. ``metadata.name=x``.
         workers: How many objects it runs at once.
         deadline_seconds: How long one run may take; then it is cancelled and backs off. A plain
-            function's thread can't be cancelled: its object stays locked until it ends.
+            function's thread, or one of `asyncio.to_thread`, can't be cancelled: its object stays
+            locked until it ends.
         on_error: How long to wait after a failure.
         reporter: Its event reporter, default the operator's name.
 
@@ -160,6 +163,11 @@ class Controller(Generic[T]):
         but for PermanentError and RetryAfter, and for the refusal to create anything in the
         object's namespace while that is being deleted: then the object's own deletion is next.
         An object being deleted never reaches it.
+
+        One run of an object at a time. A run lasts as long as what it gives to threads with
+        `asyncio.to_thread` (the loop's default executor), also if the handler no longer waits for
+        that: no thread can be cancelled. What should outlive it needs a thread of its own. Where
+        you run `Operator.run` in a loop of yours, only plain functions are waited for like that.
 
         Raises:
             ConfigurationError: There is one already, or it takes other arguments.

@@ -2,7 +2,7 @@
 
 An async handler runs on the event loop. A plain one runs in a thread and gets a BlockingContext,
 so that blocking code never stops the loop. Either gets an object decoded anew from the cache's
-bytes, so that it can't damage the cache.
+bytes, so that it can't damage the cache; and a call ends only when what it gave to threads has.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rws_operator.controller.action import Action
 from rws_operator.controller.blocking import BlockingContext
+from rws_operator.controller.executor import ThreadWork
 from rws_operator.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -51,13 +52,14 @@ def name_of(function: Callable[..., Any]) -> str:
 async def call(
     function: Callable[..., Any], obj: Any, context: Context, threads: HandlerThreads
 ) -> Action | None:
-    """Run a handler to its end, on the loop or in a thread.
+    """Run a handler to its end, on the loop or in a thread, and what it gave to threads.
 
     Raises:
         HandlerExit: It raised what is no Exception, and would have ended the process.
         ConfigurationError: It returned something else than Action or None.
         Exception: Whatever it raised.
     """
+    work = ThreadWork()
     try:
         if is_async(function):
             answer = await function(obj, context)
@@ -67,6 +69,8 @@ async def call(
         raise
     except BaseException as error:
         raise HandlerExit(f"{name_of(function)} raised what ends a process") from error
+    finally:
+        await work.ended()
     return _checked(answer, function)
 
 

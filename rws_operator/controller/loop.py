@@ -8,7 +8,8 @@
 Rules:
 1. One run of an object at a time. A worker keeps its key locked until the run's task has ended,
    even if it is cut at its deadline and hangs: then the worker goes on without it, and the key
-   stays locked until it ends.
+   stays locked until it ends. What it gave to threads is a part of it (see
+   `rws_operator.controller.executor`).
 2. What follows from how a run ended stands in `_follow_up`, and nowhere else. Where that itself
    fails the object backs off; no run's end ends a worker.
 3. After a permanent error, or once its namespace is ending, an object is left alone until it
@@ -287,8 +288,9 @@ class Loop:
         handler = self._reconciler.handler_name(run.record)
         self._observer.stuck(run.record, handler, run.log)
 
-        def ended(_: object) -> None:
-            self._observer.unstuck(run.record, handler, run.log)
+        def ended(task: asyncio.Task[Outcome]) -> None:
+            if task.cancelling() <= 1:  # else the end of the process took it from its thread
+                self._observer.unstuck(run.record, handler, run.log)
             self._release(run)
 
         task.add_done_callback(ended)

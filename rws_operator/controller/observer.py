@@ -124,8 +124,8 @@ class Observer:
         """A run that was cut doesn't end: its worker goes on without it."""
         self._stuck[handler].inc()
         log.warning(
-            "a handler hangs: it did not end when it was cancelled; its object stays locked until "
-            "it does: handler=%s controller=%s object=%s",
+            "a handler hangs: it, or a thread it left, did not end when it was cancelled; its "
+            "object stays locked until it does: handler=%s controller=%s object=%s",
             handler,
             self._controller,
             record.key,

@@ -4,13 +4,17 @@ Blocking code never runs on the event loop: a plain handler gets a thread of thi
 can't be cancelled, so a call that is cut hands its place to a new thread (up to a limit) and is
 waited for still: the caller's key stays locked until the thread really ended.
 
+`Thread.start` waits for the interpreter's lock to go round, seconds where many threads compute, so
+another thread calls it: one that is started without waiting and ends when it has nothing to start.
+
 Invariants: at most `size` (or as many as are reserved) and `spare` threads live, all daemons, so
-that a hanging one never keeps the process from ending. A call that failed for want of a thread is
-never run: its caller tries again.
+that a hanging one never keeps the process from ending. The loop waits for no thread's start. A call
+that failed for want of a thread is never run: its caller tries again.
 """
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import threading
 from collections import Counter, deque
@@ -52,6 +56,7 @@ class HandlerThreads:
         self._reserved = 0
         self._lock = threading.Condition()
         self._calls: deque[_Call] = deque()
+        self._starts: deque[_Call | None] = deque()
         self._threads = 0
         self._idle = 0
         self._is_closed = False
@@ -123,24 +128,58 @@ class HandlerThreads:
 
     def _submit(self, call: _Call) -> None:
         with self._lock:
-            if self._idle > len(self._calls):
+            self._calls.append(call)
+            if self._idle >= len(self._calls):
                 self._lock.notify()
             else:
-                self._start_thread()
-            self._calls.append(call)
+                self._start_thread(call)
 
-    def _start_thread(self) -> None:
-        """Start one if there may be one more."""
+    def _start_thread(self, call: _Call | None = None) -> None:
+        """Have one started if there may be one more.
+
+        Args:
+            call: What it is for; None for whatever waits.
+        """
         if self._threads >= self._size + min(self._hanging.total(), self._spare):
             return
-        try:
-            threading.Thread(target=self._work, name="rws-handler", daemon=True).start()
-        except RuntimeError as error:
-            raise OperatorError(
-                f"no thread can be started for a plain handler: {error}",
-                remedy="let the pod have more processes and memory, or fewer workers",
-            ) from error
+        if not self._starts:
+            try:
+                _thread.start_new_thread(self._start_threads, ())
+            except RuntimeError as error:
+                self._fail(call, error)
+                return
+        self._starts.append(call)
         self._threads += 1
+
+    def _start_threads(self) -> None:
+        """Run in a thread of its own, until none is to be started."""
+        while True:
+            failure = None
+            try:
+                threading.Thread(target=self._work, name="rws-handler", daemon=True).start()
+            except RuntimeError as error:
+                failure = error
+            with self._lock:
+                call = self._starts.popleft()
+                if failure is not None:
+                    self._threads -= 1
+                    self._fail(call, failure)
+                if not self._starts:
+                    return
+
+    def _fail(self, call: _Call | None, why: RuntimeError) -> None:
+        """No thread can be started for a call; nor is one left for others where all hang."""
+        error = OperatorError(
+            f"no thread can be started for a plain handler: {why}",
+            remedy="let the pod have more processes and memory, or fewer workers",
+        )
+        failed = [each for each in self._calls if each is call]
+        if self._threads <= self._hanging.total():
+            failed = list(self._calls)
+        for each in failed:
+            self._calls.remove(each)
+            each.ended = True
+            _tell(each, None, error)
 
     def _cut(self, call: _Call) -> bool:
         """Give up on a call; True if a thread is still at it."""
@@ -153,18 +192,8 @@ class HandlerThreads:
             call.cut = True
             self._hanging[call.name] += 1
             if self._calls:
-                self._replace_thread()
+                self._start_thread()
             return True
-
-    def _replace_thread(self) -> None:
-        """Start one in place of one that hangs, for the calls that wait."""
-        try:
-            self._start_thread()
-        except OperatorError as error:
-            if self._threads > self._hanging.total():
-                return  # those that don't hang take them, one after another
-            while self._calls:
-                _end(self._calls.popleft(), None, error)
 
     def _work(self) -> None:
         while (call := self._next()) is not None:
@@ -189,14 +218,14 @@ class HandlerThreads:
 
     def _ended(self, call: _Call, result: Any, error: BaseException | None) -> None:
         with self._lock:
+            call.ended = True
             if call.cut:
                 self._hanging -= Counter([call.name])
-            _end(call, result, error)
+        _tell(call, result, error)  # without the lock: it wakes the loop, which may wait for it
 
 
-def _end(call: _Call, result: Any, error: BaseException | None) -> None:
-    """Say what became of a call; from any thread, under the lock."""
-    call.ended = True
+def _tell(call: _Call, result: Any, error: BaseException | None) -> None:
+    """Say what became of a call; from any thread."""
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
         call.loop.call_soon_threadsafe(_answer, call.answer, result, error)
 

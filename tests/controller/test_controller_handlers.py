@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 from pydantic import field_validator
 
 from rws_operator.controller import Action, Backoff, BlockingContext, Context
+from rws_operator.controller.executor import Executor
 from rws_operator.election.fence import LeaseFence, steady_clock
 from rws_operator.errors import DecodeError, LeadershipLost, PermanentError, RetryAfter
 from rws_operator.resources import CustomResource, Kind, Model, kinds
@@ -299,6 +301,38 @@ async def test_thread_that_hangs_past_its_deadline(
         assert len(raised) == 1
         assert sample(stuck, **labels) == 0
     assert (await widgets.get("bad")).get("status", {}).get("size") != 99
+
+
+async def test_no_run_begins_while_a_thread_of_the_one_before_is_at_work(
+    cluster: TestCluster, namespace: TestNamespace
+) -> None:
+    """Invariant 1, also for `asyncio.to_thread`: a handler that stops waiting does not end it."""
+    asyncio.get_running_loop().set_default_executor(Executor())  # as the command line does
+    widgets = await widgets_in(cluster, namespace.name)
+    controller = widgets_controller(namespace.name, on_error=Backoff(first=0.05))
+    at_work, most, lock, runs = 0, 0, threading.Lock(), []
+
+    def work() -> None:
+        nonlocal at_work, most
+        with lock:
+            at_work += 1
+            most = max(most, at_work)
+        time.sleep(0.4)
+        with lock:
+            at_work -= 1
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> Action:
+        runs.append(widget.name)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await asyncio.to_thread(work)
+        return Action.requeue(0.01)
+
+    await widgets.create("one")
+    async with running(cluster.client, controller):
+        await eventually(15, lambda: len(runs) >= 4)
+    assert most == 1
 
 
 async def test_the_first_of_a_row_of_bugs_shows_its_place(

@@ -26,13 +26,14 @@ def nothing() -> None:
 @contextlib.contextmanager
 def no_threads() -> Iterator[None]:
     """No thread can be started, as where a pod has used up its processes."""
-
-    def fail(*_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
     with pytest.MonkeyPatch.context() as broken:
-        broken.setattr(threading.Thread, "start", fail)
+        broken.setattr(threading.Thread, "start", no_thread)
         yield
+
+
+def no_thread(*_: object) -> None:
+    """What Python raises then."""
+    raise RuntimeError("can't start new thread")
 
 
 async def test_returns_and_raises_what_the_function_does() -> None:
@@ -268,6 +269,54 @@ async def test_a_call_that_gets_no_thread_fails_and_is_never_run() -> None:
         await threads.run(lambda: ran.append("again"), on_cut=nothing)
         await threads.run(nothing, on_cut=nothing)
     assert ran == ["again"]
+
+
+async def test_the_loop_waits_for_no_threads_start() -> None:
+    """It takes seconds where many threads compute: each must get the interpreter's lock first."""
+    threads, start, may_start = HandlerThreads(size=4), threading.Thread.start, threading.Event()
+
+    def start_late(thread: threading.Thread) -> None:
+        may_start.wait(10)
+        start(thread)
+
+    with pytest.MonkeyPatch.context() as slow:
+        slow.setattr(threading.Thread, "start", start_late)
+        tasks = [asyncio.create_task(threads.run(lambda: 7, on_cut=nothing)) for _ in range(3)]
+        began = time.monotonic()
+        await asyncio.sleep(0.05)
+        assert time.monotonic() - began < 5
+        assert not any(task.done() for task in tasks)
+        may_start.set()
+        async with asyncio.timeout(10):
+            assert await asyncio.gather(*tasks) == [7, 7, 7]
+    assert threads._threads <= 3
+
+
+async def test_a_call_fails_where_only_the_thread_that_starts_others_can_be_had() -> None:
+    """Those that have a thread go on; the next call tries again."""
+    threads, ran = HandlerThreads(size=2), []
+    let_go, started = threading.Event(), threading.Event()
+
+    def work() -> None:
+        started.set()
+        let_go.wait(10)
+
+    working = asyncio.create_task(threads.run(work, on_cut=nothing))
+    await eventually(5, started.is_set, every=0.005)
+    with no_threads():
+        async with asyncio.timeout(5):
+            with pytest.raises(OperatorError, match="no thread can be started"):
+                await threads.run(lambda: ran.append("failed"), on_cut=nothing)
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr("_thread.start_new_thread", no_thread)
+        with pytest.raises(OperatorError, match="no thread can be started"):
+            await threads.run(lambda: ran.append("failed"), on_cut=nothing)
+    async with asyncio.timeout(5):
+        await threads.run(lambda: ran.append("again"), on_cut=nothing)
+    let_go.set()
+    await working
+    assert ran == ["again"]
+    assert threads._threads == 2
 
 
 async def test_calls_that_wait_fail_where_no_thread_can_replace_the_last_that_hangs() -> None:

@@ -108,6 +108,45 @@ async def test_other_threads_may_ask_what_is_left_behind() -> None:
     assert loop.left_behind == 2
 
 
+@pytest.mark.parametrize("is_torn_away", [False, True])
+async def test_a_hanging_run_that_the_end_of_the_process_cancels_is_not_told_to_have_ended(
+    is_torn_away: bool,
+) -> None:
+    """Its task ends then, and its thread does not; one that ends by itself is told of."""
+    hangs, told = asyncio.Event(), []
+
+    async def reconcile(run: Any) -> Outcome:
+        try:
+            await hangs.wait()
+        except asyncio.CancelledError:
+            await hangs.wait()
+            raise
+        return Outcome(Verdict.SUCCEEDED)
+
+    record: Any = SimpleNamespace(key=KEY, uid="1", deleting=False)
+    informer: Any = SimpleNamespace(get={KEY: record}.get, list=lambda: [record])
+    loop = loop_over([informer], reconcile)
+    reconciler: Any = loop._reconciler
+    reconciler.handler_name = lambda _: "reconcile"
+    observer: Any = loop._observer
+    observer.stuck = lambda *_: told.append("hangs")
+    observer.unstuck = lambda *_: told.append("ended")
+    loop.queue.add(KEY, Lane.LOW)
+    task = asyncio.ensure_future(loop.run())
+    await asyncio.sleep(70)
+    assert told == ["hangs"]
+    loop._environment.stopping.set()
+    await task
+    (left,) = loop._tasks
+    if is_torn_away:
+        left.cancel()
+    else:
+        hangs.set()
+    await asyncio.wait([left])
+    await asyncio.sleep(0)
+    assert told == ["hangs"] + ["ended"] * (not is_torn_away)
+
+
 class Cluster:
     """A kind as its two watches tell of it: of one label, and of what waits for a finalizer."""
 
