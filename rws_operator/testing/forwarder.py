@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _PROBE_SECONDS = 1.0
+_UNANSWERED_LOOKS = 3  # in a row make a replica unready: kubelet's failureThreshold
 _CONNECT_SECONDS = 3.0
 _NO_LINGER = struct.pack("ii", 1, 0)
 
@@ -59,6 +60,7 @@ class Forwarder:
         self._poll_seconds = poll_seconds
         self._replicas: dict[str, _Replica] = {}
         self._ready: list[str] = []
+        self._unanswered: Counter[str] = Counter()
         self._turn = 0
         self._ends: set[_End] = set()
         self._tasks = asyncio.TaskGroup()
@@ -132,8 +134,16 @@ class Forwarder:
         self._ready = [
             name
             for (name, replica), is_ready in zip(looked_at.items(), answers, strict=True)
-            if is_ready and self._replicas.get(name) == replica
+            if self._counts_as_ready(name, is_ready) and self._replicas.get(name) == replica
         ]
+
+    def _counts_as_ready(self, name: str, answer: bool | None) -> bool:
+        """Whether a replica is ready by its last answer, which on a busy machine may be late."""
+        if answer is not None:
+            self._unanswered[name] = 0
+            return answer
+        self._unanswered[name] += 1
+        return name in self._ready and self._unanswered[name] < _UNANSWERED_LOOKS
 
     def _take(self, caller: _Caller) -> None:
         """Give a new connection to the next replica."""
@@ -224,7 +234,8 @@ class _Callee(_End):
         self._caller.transport.resume_reading()
 
 
-async def _is_ready(port: int) -> bool:
+async def _is_ready(port: int) -> bool | None:
+    """What /readyz says; None if it says nothing in time."""
     try:
         async with asyncio.timeout(_PROBE_SECONDS):
             reader, writer = await asyncio.open_connection(_HOST, port)
@@ -233,5 +244,7 @@ async def _is_ready(port: int) -> bool:
                 return b" 200 " in await reader.readline()
             finally:
                 writer.close()
-    except (OSError, TimeoutError):
+    except TimeoutError:
+        return None
+    except OSError:
         return False

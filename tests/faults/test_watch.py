@@ -370,9 +370,14 @@ async def test_what_a_gap_hid_is_made_up_for_by_a_controller(widgets: Widgets, g
 @pytest.mark.behaviour("RYW-07")
 @pytest.mark.parametrize("mode", ["none", "label", "field"])
 async def test_a_relist_amid_an_own_write_loses_nothing_whatever_is_selected(
-    cluster: TestCluster, namespace: TestNamespace, gate: Gate, mode: str
+    cluster: TestCluster,
+    namespace: TestNamespace,
+    gate: Gate,
+    mode: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The list shows the write before its answer comes; a foreign edit right after it is told."""
+    monkeypatch.setattr("rws_operator.watch.backoff.CAP_SECONDS", 1.0)
     selection = {
         "none": Selection(namespace.name),
         "label": Selection(namespace.name, label_selector="mine=yes"),
@@ -388,7 +393,7 @@ async def test_a_relist_amid_an_own_write_loses_nothing_whatever_is_selected(
             relists = watched.informer.health.relists
             writing = asyncio.create_task(write_own(watched, f"own-{number}"))
             await held.reached()
-            gate.expire_watches()
+            await eventually(15, gate.expire_watches)  # none is open during a back-off
             if number % 2:
                 await watched.change("a", foreign=str(number))
             await eventually(15, lambda n=relists: watched.informer.health.relists > n)  # type: ignore[misc]

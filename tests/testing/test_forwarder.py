@@ -21,10 +21,13 @@ class FakeReplica:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_ready = True
+        self.is_silent = False
 
     async def probe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Be /readyz."""
         await reader.readuntil(b"\r\n\r\n")
+        if self.is_silent:
+            await reader.read()  # until who asked gives up
         writer.write(b"HTTP/1.0 200 OK\r\n\r\n" if self.is_ready else b"HTTP/1.0 503 No\r\n\r\n")
         writer.close()
 
@@ -111,6 +114,21 @@ async def test_readiness_is_followed_by_itself_and_late() -> None:
         await eventually(10, lambda: forwarder.ready == ())
         a.is_ready = True
         await eventually(10, lambda: forwarder.ready == ("a",))
+
+
+async def test_a_late_answer_is_not_unreadiness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with kubelet, three looks in a row have to stay without one."""
+    monkeypatch.setattr("rws_operator.testing.forwarder._PROBE_SECONDS", 0.1)
+    async with Forwarder(poll_seconds=60) as forwarder, replica(forwarder, "a") as a:
+        for silent in (True, True, False, True, True):
+            a.is_silent = silent
+            await forwarder.look()
+            assert forwarder.ready == ("a",)
+        a.is_silent = True
+        await forwarder.look()
+        assert forwarder.ready == ()
+        await forwarder.look()
+        assert forwarder.ready == ()
 
 
 async def test_a_frozen_one_follows_no_more() -> None:
