@@ -297,13 +297,6 @@ async def test_changed_tells_each_handle_of_each_change(replicas: Replicas) -> N
 
 
 @pytest.fixture
-async def gate(control_plane: ControlPlane) -> AsyncIterator[Gate]:
-    """A gate before the API server."""
-    async with Gate(control_plane.kubeconfig) as gate:
-        yield gate
-
-
-@pytest.fixture
 async def gated(gate: Gate) -> AsyncIterator[Client]:
     """A client behind the gate."""
     async with Client(load_config(str(gate.kubeconfig))) as client:

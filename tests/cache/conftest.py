@@ -1,3 +1,3 @@
-from tests.watch.conftest import gate, secrets_watch, watch_secrets
+from tests.watch.conftest import secrets_watch, watch_secrets
 
-__all__ = ["gate", "secrets_watch", "watch_secrets"]
+__all__ = ["secrets_watch", "watch_secrets"]

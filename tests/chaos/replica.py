@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rws_operator import Action, Backoff, BlockingContext, Context, Operator, PolicyRule
-from rws_operator.client.transport import Transport
 from tests.chaos.kinds import (
     BOAT,
     CONFIG_MAP,
@@ -32,11 +30,9 @@ from tests.chaos.kinds import (
     wanted_boat,
 )
 from tests.chaos.records import RECORDS, Recorder, trouble_file
+from tests.sent_writes import record_writes
 
 if TYPE_CHECKING:
-    from aiohttp.connector import Connection
-
-    from rws_operator.client.fence import Fence
     from tests.chaos.kinds import Trouble
     from tests.chaos.records import Work
 
@@ -54,46 +50,6 @@ canals = operator.controller(
     Canal, owns=[CONFIG_MAP, Boat], deadline_seconds=DEADLINE_SECONDS, on_error=Backoff(first=0.5)
 )
 brooks.rule(PolicyRule(GROUP, ("boats",), ("create",)))
-
-
-class Recorded:
-    """A fence whose answers are written down, with the time at which it was asked.
-
-    The API server, and the gate before it, may be late to see a request: only this process knows
-    when it sent it.
-    """
-
-    def __init__(self, fence: Fence, audit_id: str) -> None:
-        self._fence = fence
-        self._audit_id = audit_id
-
-    def check(self) -> None:
-        """See `Fence`."""
-        at = time.time()
-        self._fence.check()
-        records.sent(self._audit_id, at)
-
-
-def record_writes() -> None:
-    """Have each fenced write written down, and known by an id of its own in the audit log."""
-    send = Transport._write
-
-    def write(
-        self: Transport,
-        connection: Connection,
-        head: bytes,
-        body: bytes | None,
-        fence: Fence | None,
-    ) -> None:
-        if fence is None:
-            send(self, connection, head, body, fence)
-            return
-        audit_id = str(uuid.uuid4())
-        head = head.removesuffix(b"\r\n") + f"Audit-ID: {audit_id}\r\n\r\n".encode()
-        send(self, connection, head, body, Recorded(fence, audit_id))
-        records.handed(audit_id)
-
-    Transport._write = write  # type: ignore[method-assign]
 
 
 class Troubled(Exception):
@@ -228,7 +184,7 @@ def trouble_thread(trouble: Trouble | None) -> bool:
     return trouble.does == "requeue"
 
 
-record_writes()
+record_writes(records.sent, records.handed)
 
 if __name__ == "__main__":
     operator.main()

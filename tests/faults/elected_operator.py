@@ -17,7 +17,7 @@ from pathlib import Path
 from rws_operator import BlockingContext, Context, Operator, kinds
 from tests.controller.running import config_map
 from tests.operator_kit import Gadget
-from tests.sent_writes import record_writes
+from tests.sent_writes import record_writes, written_to
 
 LEASE_SECONDS = 8
 RENEW_SECONDS = 6
@@ -88,5 +88,5 @@ def elected_operator(name: str, namespace: str, mode: str) -> Operator:
 
 
 if __name__ == "__main__":
-    record_writes(Path(sys.argv[4]))
+    record_writes(written_to(Path(sys.argv[4])))
     elected_operator(*sys.argv[1:4]).main(["serve", "--http-port", "0"])

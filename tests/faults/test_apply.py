@@ -52,6 +52,14 @@ def _data(obj: dict[str, Any] | None) -> dict[str, str]:
     return dict(obj.get("data", {}))
 
 
+def in_two_releases(namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A child as an earlier release made it, and as this one wants it: without one field."""
+    made, wanted = child("child", a="1", b="2"), child("child", a="1")
+    for each in (made, wanted):
+        each["metadata"] |= {"namespace": namespace}
+    return made, wanted
+
+
 @pytest.mark.behaviour("STA-02", "B19")
 async def test_what_an_earlier_release_made_by_update_is_taken_over(
     cluster: TestCluster, namespace: TestNamespace
@@ -122,10 +130,7 @@ async def test_a_kind_that_is_not_declared_is_applied_as_it_is(
 ) -> None:
     """Each apply is sent, and takes over nothing of what an earlier release made by update."""
     name = namespace.name
-    made = child("child", a="1", b="2")
-    made["metadata"] |= {"namespace": name}
-    wanted = child("child", a="1")
-    wanted["metadata"] |= {"namespace": name}
+    made, wanted = in_two_releases(name)
     await cluster.client.create(made, field_manager=MANAGER)
     async with world(cluster.client, owned=[], namespace=name) as here:
         for _ in range(2):
@@ -140,10 +145,7 @@ async def test_a_change_while_it_is_taken_over_is_kept(
 ) -> None:
     """The object changes between the reading and the patch."""
     name = namespace.name
-    made = child("child", a="1", b="2")
-    made["metadata"] |= {"namespace": name}
-    wanted = child("child", a="1")
-    wanted["metadata"] |= {"namespace": name}
+    made, wanted = in_two_releases(name)
     async with world(cluster.client, owned=[CONFIG], namespace=name) as here:
 
         async def change() -> None:
@@ -162,10 +164,7 @@ async def test_what_goes_while_it_is_taken_over_is_made_anew(
 ) -> None:
     """Between the reading and the patch; that it went is known before the watch tells of it."""
     name = namespace.name
-    made = child("child", a="1", b="2")
-    made["metadata"] |= {"namespace": name}
-    wanted = child("child", a="1")
-    wanted["metadata"] |= {"namespace": name}
+    made, wanted = in_two_releases(name)
 
     async def delete() -> None:
         await cluster.client.delete(CONFIG, "child", name)

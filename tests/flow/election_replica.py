@@ -21,7 +21,7 @@ from rws_operator.client import Client, load_config
 from rws_operator.election import LeaderElector
 from rws_operator.errors import LeadershipLost, OperatorError
 from rws_operator.testing.clock import OffsetClock
-from tests.sent_writes import record_writes
+from tests.sent_writes import record_writes, written_to
 
 
 def tell(event: str, **more: object) -> None:
@@ -84,7 +84,7 @@ async def main() -> None:
     """Run one replica."""
     kubeconfig, namespace, name, *durations = sys.argv[1:7]
     lease, renew, retry = (int(seconds) for seconds in durations)
-    record_writes(Path(sys.argv[7]))
+    record_writes(written_to(Path(sys.argv[7])))
     async with Client(load_config(kubeconfig), user_agent=f"replica-{name}") as client:
         elector = LeaderElector(
             client,

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -11,29 +10,9 @@ import pytest
 
 from rws_operator.client import Client, client
 from rws_operator.errors import ApiError, ConnectionFailed, DeadlineExceeded, Forbidden
-from rws_operator.testing.cluster import TestCluster, TestNamespace
+from rws_operator.testing.cluster import TestCluster
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.gate import Gate, GateRequest, Match
-
-
-@pytest.fixture
-async def gate(cluster: TestCluster) -> AsyncIterator[Gate]:
-    """A gate before the test's API server."""
-    async with Gate(cluster.kubeconfig) as gate:
-        yield gate
-
-
-@pytest.fixture
-async def through(gate: Gate) -> AsyncIterator[Client]:
-    """A client through the gate."""
-    async with await client(str(gate.kubeconfig)) as made:
-        yield made
-
-
-@pytest.fixture
-def path(namespace: TestNamespace) -> str:
-    """The path of the Secrets of the test's namespace."""
-    return f"/api/v1/namespaces/{namespace.name}/secrets"
 
 
 async def make(through: Client, path: str, name: str) -> None:

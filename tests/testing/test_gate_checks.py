@@ -1,7 +1,7 @@
 """What is said wrongly to the fault kit is refused at once; what its functions raise is told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,6 @@ from rws_operator.testing.runs import OperatorRuns
 
 VERSION = "/version"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-
-
-@pytest.fixture
-async def gate(cluster: TestCluster) -> AsyncIterator[Gate]:
-    """A gate before the test's API server."""
-    async with Gate(cluster.kubeconfig) as gate:
-        yield gate
-
-
-@pytest.fixture
-async def through(gate: Gate) -> AsyncIterator[Client]:
-    """A client through the gate."""
-    async with await client(str(gate.kubeconfig)) as made:
-        yield made
 
 
 @pytest.mark.parametrize(

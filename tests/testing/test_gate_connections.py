@@ -5,15 +5,14 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 
-from rws_operator.client import Client, client
+from rws_operator.client import Client
 from rws_operator.errors import ConnectionFailed, ServerError
-from rws_operator.testing.cluster import TestCluster, TestNamespace
+from rws_operator.testing.cluster import TestCluster
 from rws_operator.testing.errors import ControlPlaneError
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.gate import Gate, GateRequest
@@ -29,26 +28,6 @@ async def main():
             await made.request("GET", sys.argv[2])
 asyncio.run(main())
 """
-
-
-@pytest.fixture
-async def gate(cluster: TestCluster) -> AsyncIterator[Gate]:
-    """A gate before the test's API server."""
-    async with Gate(cluster.kubeconfig) as gate:
-        yield gate
-
-
-@pytest.fixture
-async def through(gate: Gate) -> AsyncIterator[Client]:
-    """A client through the gate."""
-    async with await client(str(gate.kubeconfig)) as made:
-        yield made
-
-
-@pytest.fixture
-def path(namespace: TestNamespace) -> str:
-    """The path of the Secrets of the test's namespace."""
-    return f"/api/v1/namespaces/{namespace.name}/secrets"
 
 
 class Follower:

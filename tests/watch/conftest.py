@@ -10,13 +10,6 @@ from tests.watch.kit import Watched, watching
 
 
 @pytest.fixture
-async def gate(cluster: TestCluster) -> AsyncIterator[Gate]:
-    """A gate before the test's API server."""
-    async with Gate(cluster.kubeconfig) as gate:
-        yield gate
-
-
-@pytest.fixture
 def watch_secrets(
     gate: Gate, cluster: TestCluster, namespace: TestNamespace
 ) -> Callable[..., AbstractAsyncContextManager[Watched]]:
