@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from rws_operator.dev.program import DevelopedProgram
 
 _HOST = "127.0.0.1"
+_SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Settings:
 
 
 def run(program: DevelopedProgram, settings: Settings) -> int:
-    """Develop a program until Ctrl-C or SIGTERM, and return the exit code.
+    """Develop a program until Ctrl-C or SIGTERM, and return the code for the process to end with.
 
     Raises:
         OperatorError: The session can't begin; what is wrong with the program ends no session.
@@ -75,7 +76,13 @@ def run(program: DevelopedProgram, settings: Settings) -> int:
     if settings.cluster is not None:
         settings = replace(settings, cluster=settings.cluster.checked())
     session = _Session(program, settings)
-    return asyncio.run(session.run())
+    with asyncio.Runner() as runner:
+        try:
+            return runner.run(session.run())
+        finally:
+            # All is taken back. Once its loop is closed, another Ctrl-C would end the process as a
+            # failure, and Python's own end can't be kept from that otherwise.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
 
 class _Session:
@@ -95,7 +102,7 @@ class _Session:
         """Do all of it; return the exit code."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in _SIGNALS:
             loop.add_signal_handler(number, self._stop)
         self._task = task
         is_up = asyncio.Event()
