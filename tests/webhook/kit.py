@@ -230,13 +230,13 @@ class Installation:
             patch = '{"spec":{"conversion":{"strategy":"None","webhook":null}}}'
             name = crd["metadata"]["name"]
             await self.kubectl.attempt("patch", "crd", name, "--type=merge", "-p", patch)
-            await self._delete("crd", name)
+            # Nobody waits for it: the API server empties one in rounds of up to a minute.
+            await self._delete("crd", name, "--wait=false")
         for kind in ("clusterrole", "clusterrolebinding"):
             await self._delete(kind, self.name)
 
-    async def _delete(self, kind: str, name: str) -> None:
-        # The API server empties a CRD in rounds of up to a minute.
-        await self.kubectl.run("delete", kind, name, "--ignore-not-found", "--timeout=90s")
+    async def _delete(self, kind: str, name: str, *options: str) -> None:
+        await self.kubectl.run("delete", kind, name, "--ignore-not-found", *options)
 
 
 @contextlib.asynccontextmanager
