@@ -123,6 +123,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         lender.close()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Forget how the test went before, where it is repeated (pytest-rerunfailures)."""
+    item.stash[_HAS_FAILED] = False
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Keep a failed test's namespace, and show it in the report; once, as it was then."""
@@ -239,7 +245,7 @@ async def _namespace(
     namespace = await cluster.namespace(prefix or "test")
     request.node.stash[_NAMESPACE] = cluster.kubeconfig, namespace.name
     yield namespace
-    if not request.node.stash.get(_HAS_FAILED, False):
+    if not request.node.stash[_HAS_FAILED]:
         await namespace.delete()
 
 
@@ -263,7 +269,7 @@ async def _running_operator(
     with runs.log:
         yield runs
         try:
-            await runs.end(keep=stash.get(_HAS_FAILED, False))
+            await runs.end(keep=stash[_HAS_FAILED])
         except Exception:
             stash[_HAS_FAILED] = True
             raise

@@ -99,6 +99,17 @@ def test_kills(own_control_plane, other):
 def test_next(other):
     pass
 """
+FAILS_ONCE = """
+import pytest
+
+times = []
+
+@pytest.mark.asyncio
+async def test_it(namespace):
+    print("NAMESPACE", namespace.name)
+    times.append(1)
+    assert len(times) == 2
+"""
 OVERRIDDEN = """
 import pytest
 
@@ -198,6 +209,20 @@ def test_a_failed_test_leaves_its_namespace(tmp_path: Path, control_plane: Contr
     kept = admin.request_json("GET", f"/api/v1/namespaces/{failed}")
     assert "deletionTimestamp" not in kept["metadata"]
     assert kept["metadata"]["labels"]["rws-test"] == "true"
+    admin.request("DELETE", f"/api/v1/namespaces/{failed}")
+
+
+def test_a_repeated_test_is_judged_by_its_own_end(tmp_path: Path, control_plane: ControlPlane):
+    """A failed test that passes when repeated leaves the namespace of the first time alone."""
+    environ = {"RWS_TEST_KUBECONFIG": str(control_plane.kubeconfig)}
+    run = run_pytest(tmp_path, FAILS_ONCE, "--reruns=1", **environ)
+    assert "1 passed, 1 rerun" in run.stdout, run.stdout + run.stderr
+    failed, passed = [line.split()[-1] for line in run.stdout.splitlines() if "NAMESPACE " in line]
+    admin = Access.read(control_plane.kubeconfig)
+    kept = admin.request_json("GET", f"/api/v1/namespaces/{failed}")
+    assert "deletionTimestamp" not in kept["metadata"]
+    status, answer = admin.request("GET", f"/api/v1/namespaces/{passed}")
+    assert status == 404 or b"deletionTimestamp" in answer
     admin.request("DELETE", f"/api/v1/namespaces/{failed}")
 
 
