@@ -1,7 +1,7 @@
 """The chaos run as a program: `make chaos SEED=7 MINUTES=5`.
 
 Environment: SEED (drawn if not given, and printed), MINUTES (5), OBJECTS (300), REST (60, seconds),
-FOLDER (where logs and records stay; a temporary folder, kept if the run fails).
+FOLDER (where logs and records stay, made for this run; a temporary one, kept if the run fails).
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ def main() -> int:
     kept = os.environ.get("FOLDER")
     folder = Path(kept or tempfile.mkdtemp(prefix="rws-chaos-"))
     folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        say(f"FOLDER {folder} is not empty: another run's records would be judged with this one's")
+        return 2
     plan = draw(seed, minutes * 60, objects)
     say(f"seed {seed}; the same plan again, though not the same timing: {again(seed)}")
     say(str(plan))
