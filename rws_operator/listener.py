@@ -112,15 +112,20 @@ class Listener:
 
     async def finish_handshakes(self, seconds: float) -> None:
         """Wait until no handshake is under way; who is in one has a call to make."""
-        await asyncio.sleep(0)  # what was just accepted begins now
         if self._handshakes:
             await asyncio.wait(self._handshakes, timeout=seconds)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Take no new connection; those there are go on. Harmless if it is not open."""
         server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        if server is None:
+            return
+        loop = asyncio.get_running_loop()
+        for listening in server.sockets:
+            loop.remove_reader(listening.fileno())
+        # What was just accepted begins now: once the server is closed, asyncio would drop it.
+        await asyncio.sleep(0)
+        server.close()
 
     def _close_if_silent(self, protocol: web.RequestHandler) -> None:
         if protocol in self._silent:

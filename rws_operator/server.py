@@ -91,7 +91,7 @@ class Server:
 
     async def stop(self) -> None:
         """Close: no new connection, 2 s for requests under way; harmless if not started."""
-        self._listener.close()
+        await self._listener.close()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()

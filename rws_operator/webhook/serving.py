@@ -118,7 +118,7 @@ class WebhookServer:
             seconds: How long calls under way may take; then their connections are cut.
         """
         self.say_goodbye()
-        self._listener.close()
+        await self._listener.close()
         server, self._server = self._server, None
         if server is None:
             return

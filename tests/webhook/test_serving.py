@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import socket
 import ssl
 import time
+import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -421,6 +423,36 @@ async def test_a_call_whose_handshake_is_under_way_at_the_stop_is_answered(
         assert b" 200 " in await reader.read()
         await stopping
     writer.close()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_who_comes_just_before_the_stop_is_served_or_refused(
+    serving: Serving, webhooks: Webhooks, turns: int
+) -> None:
+    """However far its connection has come: none is accepted, and then dropped half made."""
+    server = a_server(webhooks, serving)
+    await server.start()
+    raw = socket.create_connection(("127.0.0.1", server.port))
+    raw.setblocking(False)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    stopping = asyncio.create_task(server.stop(5))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always", ResourceWarning)
+        try:
+            reader, writer = await asyncio.open_connection(
+                sock=raw, ssl=trusting(), server_hostname="localhost"
+            )
+        except ConnectionError:
+            assert turns < 2
+        else:
+            writer.write(CALL + b"{}")
+            assert b" 200 " in await reader.read()
+            writer.close()
+        await stopping
+        raw.close()
+        gc.collect()
+    assert [str(each.message) for each in warned] == []
 
 
 async def test_a_handshake_that_ends_after_the_stop_is_not_answered(
