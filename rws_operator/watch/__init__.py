@@ -1,4 +1,4 @@
-"""Watching: one watch request (`watch`) and what keeps one going for ever (`reflector`).
+"""Watching: one watch request (`watch`) and what keeps one going for ever (`reflector`, `states`).
 
 It stands between the client, which gives bytes, and the cache, which keeps records.
 """
