@@ -16,19 +16,17 @@ import contextlib
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 import msgspec
 
 from rws_operator import metrics
 from rws_operator.client import Client
-from rws_operator.client.document import PageMetadata
-from rws_operator.client.path import list_path
 from rws_operator.errors import Expired
 from rws_operator.resources.kind import Kind
 from rws_operator.resources.record import ObjectRecord
-from rws_operator.resources.shallow_json import elements, members
 from rws_operator.watch.health import State, WatchHealth
+from rws_operator.watch.page import Page, read_page
 from rws_operator.watch.selection import Selection
 from rws_operator.watch.states import Ended, NotStreamed, States, WentBack
 from rws_operator.watch.troubles import Troubles
@@ -168,21 +166,17 @@ class Reflector:
     async def _page(self) -> None:
         self._count_list()
         self._sink.list_started()
-        params = {**self._selection.params(), "limit": str(PAGE_SIZE)}
-        path = list_path(self._kind, self._selection.namespace)
+        params = {"limit": str(PAGE_SIZE)}
         while True:
             try:
-                answer = await self._client.request(
-                    "GET", path, params=params, deadline=self._times.page
-                )
+                page = await self._read_page(params)
             except Expired:
                 if "continue" not in params:
                     raise
                 # The pages took longer than the server keeps history: once more, in one piece.
                 self._sink.list_started()
-                params = self._selection.params()
+                params = {}
                 continue
-            page = _decode_page(answer.body)
             for item in page.items:
                 record = self._sink.decode(item)
                 if record is not None:
@@ -198,6 +192,11 @@ class Reflector:
             await self._follow(events)
 
     # Their parts.
+
+    async def _read_page(self, params: dict[str, str]) -> Page:
+        return await read_page(
+            self._client, self._kind, self._selection, params, seconds=self._times.page
+        )
 
     def _open(
         self, params: dict[str, str]
@@ -281,19 +280,3 @@ class Reflector:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-
-class _Page(NamedTuple):
-    """One page of a list; its items are taken apart, not decoded."""
-
-    items: list[msgspec.Raw]
-    resource_version: str
-    next: str
-
-
-def _decode_page(body: bytes) -> _Page:
-    parts = members(body)
-    metadata = msgspec.json.decode(parts["metadata"], type=PageMetadata)
-    raw = parts.get("items")
-    items = [] if raw is None or bytes(raw) == b"null" else elements(raw)
-    return _Page(items, metadata.resource_version, metadata.next)
