@@ -4,93 +4,30 @@ It lists, watches from where the list ended, and does so again after whatever we
 learns goes to a Sink (the informer). It ends only by cancellation; every other exception, of the
 sink too, is logged, counted as a failure and tried again, after a back-off of its own.
 
-What each state does is here; which one comes next, after what and when, is in `states`. A list is
-told to the sink as it comes, but nothing is taken for deleted before it is whole. The watch's
-silence is bounded: the server sends a bookmark a minute, so more than a minute of silence may mean
-a dead connection. (Where a proxy swallows bookmarks, or nothing at all is written, a quiet kind is
-listed once per idle deadline: slow, but never blind.)
+What each state does is here; which one comes next, after what and when, is in `states`. Invariant:
+a list is told to the sink as it comes, but called whole only once every object of it was told, for
+what is missing from it is taken for deleted.
 """
 
 import asyncio
 import contextlib
-import random
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import NoReturn, Protocol
-
-import msgspec
+from typing import NoReturn
 
 from rws_operator import metrics
 from rws_operator.client import Client
 from rws_operator.errors import Expired
 from rws_operator.resources.kind import Kind
-from rws_operator.resources.record import ObjectRecord
 from rws_operator.watch.health import State, WatchHealth
 from rws_operator.watch.page import Page, read_page
 from rws_operator.watch.selection import Selection
+from rws_operator.watch.sink import Sink
 from rws_operator.watch.states import Ended, NotStreamed, States, WentBack
+from rws_operator.watch.times import WatchTimes
 from rws_operator.watch.troubles import Troubles
-from rws_operator.watch.watch import CONNECT_SECONDS, WatchEvent, decode_bookmark, watch
+from rws_operator.watch.watch import WatchEvent, decode_bookmark, watch
 
 PAGE_SIZE = 500
-
-
-@dataclass(frozen=True)
-class WatchTimes:
-    """The reflector's deadlines, all in seconds.
-
-    Args:
-        connect: Longest wait for the answer to a watch to begin.
-        idle: Longest silence of a watch; above the minute between two bookmarks.
-        stream_silence: Longest silence of a streamed list before it is paged instead.
-        stream_total: Longest time a streamed list may take before it is paged instead.
-        page: Longest time one page may take.
-        least, most: The server ends each watch at random between them.
-    """
-
-    connect: float = CONNECT_SECONDS
-    idle: float = 90.0
-    stream_silence: float = 10.0
-    stream_total: float = 120.0
-    page: float = 60.0
-    least: float = 300.0
-    most: float = 600.0
-
-    def server_timeout(self) -> str:
-        """The ``timeoutSeconds`` of one watch; random, so that not all end at once."""
-        return str(int(random.uniform(self.least, self.most)))  # noqa: S311 - no secret
-
-
-class Sink(Protocol):
-    """Who a reflector tells; see `rws_operator.cache.informer.Informer`."""
-
-    def decode(self, raw: msgspec.Raw) -> ObjectRecord | None:
-        """Read an object; None if it can't be read and is to be passed over."""
-
-    def undecodable(self, error: Exception) -> None:
-        """Something came that is not even an event."""
-
-    def list_started(self) -> None:
-        """A list is about to be asked for; an unfinished one before it counts for nothing."""
-
-    def listed(self, record: ObjectRecord) -> None:
-        """An object of the list."""
-
-    def unlisted(self, record: ObjectRecord) -> None:
-        """A listed object was deleted before the list was whole."""
-
-    def list_completed(self, resource_version: str) -> bool:
-        """The list is whole; False asks for another."""
-        ...
-
-    def changed(self, record: ObjectRecord) -> None:
-        """An object was added or modified."""
-
-    def deleted(self, record: ObjectRecord) -> None:
-        """An object was deleted."""
-
-    def progressed(self, resource_version: str) -> None:
-        """Everything up to ``resource_version`` has been told."""
 
 
 class Reflector:
