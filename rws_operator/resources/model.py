@@ -8,7 +8,6 @@ it leaves out defaults that nobody set, so that the API server's own stay in cha
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import (
@@ -26,10 +25,14 @@ from typing import (
 )
 
 import pydantic
-from pydantic.fields import FieldInfo
 
 from rws_operator.errors import ResourceDefinitionError
 from rws_operator.resources.class_errors import class_error
+from rws_operator.resources.model_checks import (
+    refuse_look_around,
+    refuse_shadowed_names,
+    refuse_shared_wire_names,
+)
 from rws_operator.resources.rule import Rule, check_rules
 
 Defaults = Literal["omitted", "kept"]
@@ -67,6 +70,7 @@ class WireField(NamedTuple):
 if TYPE_CHECKING:
     # Type checkers look at the metaclass for what makes a field; pydantic's knows its own alone.
     from pydantic._internal._model_construction import ModelMetaclass
+    from pydantic.fields import FieldInfo
 
     from rws_operator.resources.field import Field
 
@@ -159,65 +163,6 @@ def resolve(cls: type[Model], *, wait: bool = False) -> None:
         raise
     except Exception as error:
         raise class_error(cls.__name__, error) from error
-
-
-def refuse_shadowed_names(cls: type[Model]) -> None:
-    """Refuse a field whose name is an attribute of the classes above; run before pydantic's.
-
-    Raises:
-        ResourceDefinitionError: Names the class, the field and the remedy.
-    """
-    for name in vars(cls).get("__annotations__", {}):
-        if not name.startswith("_") and _is_taken(cls, name):
-            raise ResourceDefinitionError(
-                f"{cls.__name__}.{name}: the name is taken by an attribute of every model",
-                remedy=f"write {name}_; it is still {name!r} on the wire",
-            )
-
-
-_LOOK_AROUND = re.compile(r"\(\?<?[=!]|\\[1-9]")
-
-
-def refuse_look_around(cls: type[Model]) -> None:
-    """Refuse a pattern that neither pydantic nor the API server can match; run before pydantic's.
-
-    Raises:
-        ResourceDefinitionError: Names the class, the field and the remedy.
-    """
-    for name, field in vars(cls).items():
-        for constraint in field.metadata if isinstance(field, FieldInfo) else ():
-            pattern = getattr(constraint, "pattern", None)
-            if isinstance(pattern, str) and _LOOK_AROUND.search(pattern):
-                raise ResourceDefinitionError(
-                    f"{cls.__name__}.{name}: the pattern {pattern!r} looks around or back",
-                    remedy="write it without, or use a Rule with two self.matches(...)",
-                )
-
-
-def _is_taken(cls: type[Model], name: str) -> bool:
-    for base in cls.__mro__[1:]:
-        if name in base.__dict__.get("__pydantic_fields__", ()):
-            return False
-        if name in base.__dict__:
-            return True
-    return False
-
-
-def refuse_shared_wire_names(cls: type[Model]) -> None:
-    """Refuse two fields that would be one on the wire.
-
-    Raises:
-        ResourceDefinitionError: Names the class, both fields and the remedy.
-    """
-    seen: dict[str, str] = {}
-    for field in cls.schema_fields:
-        if field.alias in seen:
-            raise ResourceDefinitionError(
-                f"{cls.__name__}.{field.name}: {seen[field.alias]} is {field.alias!r} on the wire "
-                "as well",
-                remedy="rename one, or give it Field(wire_name=...)",
-            )
-        seen[field.alias] = field.name
 
 
 def field_wire_name(name: str, field: FieldInfo) -> str:
