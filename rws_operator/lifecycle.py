@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,7 @@ from rws_operator.controller.controller import Controller
 from rws_operator.controller.environment import Environment
 from rws_operator.controller.events import Recorder
 from rws_operator.controller.openapi import Schemas
-from rws_operator.errors import LeadershipLost
+from rws_operator.election.tenure import Tenure
 from rws_operator.health import FirstSync, Health, task_is_alive
 from rws_operator.heartbeat import Heartbeat
 from rws_operator.listener import Listener
@@ -47,7 +47,6 @@ from rws_operator.server import Server
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rws_operator.election import LeaderElector
     from rws_operator.election.settings import ElectionSettings
     from rws_operator.runnable import Runnable
     from rws_operator.webhook.service import WebhookService
@@ -86,19 +85,17 @@ class Lifecycle:
         webhooks: WebhookService | None = None,
         lag_seconds: float = 0.0,
     ) -> None:
+        self.tenure = Tenure(election)
+        """The run's part in the election."""
         self._name = name
         self._runnables = runnables
-        self._election = election
         self._drain_seconds = drain_seconds
         self._webhooks = webhooks
         self._lag_seconds = lag_seconds
-        self._elector: LeaderElector | None = None
         self._server: Server | None = None
         self._heartbeat = Heartbeat()
-        self._leading = asyncio.Event()
         self._stopping = asyncio.Event()
         self._parts = Parts(name)
-        self._led = self._is_done_leading = False
 
     @property
     def http_port(self) -> int | None:
@@ -113,24 +110,6 @@ class Lifecycle:
     def stop(self) -> None:
         """Ask `run` to end well."""
         self._parts.ending.set()
-
-    @property
-    def is_leading(self) -> bool:
-        """Whether the controllers were let to work; a lost Lease does not undo it."""
-        return self._leading.is_set()
-
-    def has_lost_lease(self) -> bool:
-        """Whether it led, and may not write any more although it was not done."""
-        return self.expires_in() is not None
-
-    def expires_in(self) -> float | None:
-        """Seconds until a Lease that was lost expires, less than 0 after that; None else."""
-        if self._election is None or self._elector is None:
-            return None
-        closed_seconds = self._elector.fence.closed_seconds
-        if not self._led or self._is_done_leading or closed_seconds is None:
-            return None
-        return self._election.timing.expiry_seconds - closed_seconds
 
     def is_at_work(self) -> bool:
         """Whether a controller, or a handler that one left behind, has not ended."""
@@ -164,7 +143,7 @@ class Lifecycle:
                 if (connected := await self._parts.unless_ending(connecting)) is None:
                     return
                 client = await stack.enter_async_context(connected)
-            self._elector = self._election.elector(client) if self._election else None
+            self.tenure.bind(client)
             informers = Informers(client, self._name)
             recorder = Recorder(client, self._name, identity())
             environment = self._environment(client, informers, recorder)
@@ -206,11 +185,11 @@ class Lifecycle:
             self._parts.start(tasks, "informers", informers.run),
             self._parts.start(tasks, "event recorder", recorder.run),
         ]
-        if self._elector is not None:
-            support += [self._parts.start(tasks, "leader election", self._elector.run, elects=True)]
+        if (elector := self.tenure.elector) is not None:
+            support += [self._parts.start(tasks, "leader election", elector.run, elects=True)]
         for task in support:
             health.add_liveness(task.get_name(), task_is_alive(task))
-        support.append(tasks.create_task(self._lead()))
+        support.append(tasks.create_task(self.tenure.begin()))
         self._parts.controllers = [
             self._parts.start(tasks, each.name, each.run) for each in self._runnables
         ]
@@ -231,7 +210,7 @@ class Lifecycle:
             if not self._parts.leadership_is_lost:
                 await recorder.flush(flush_seconds)
             await asyncio.wait([leaving])
-            self._is_done_leading = not self.has_lost_lease()
+            self.tenure.end()
             await cancel(support)
             await cancel(serving)
 
@@ -241,8 +220,7 @@ class Lifecycle:
             return
         log.info("draining")
         self._stopping.set()
-        if self._elector is not None:
-            self._elector.stop()
+        self.tenure.stop()
         if self._parts.controllers:
             await asyncio.wait(self._parts.controllers, timeout=self._drain_seconds + CUT_SECONDS)
 
@@ -265,7 +243,7 @@ class Lifecycle:
 
     async def _leave_soon(self, webhooks: WebhookService) -> None:
         """The same before the lost Lease expires."""
-        left = max(0.0, (self.expires_in() or 0.0) - _AFTER_LEAVE_SECONDS)
+        left = max(0.0, (self.tenure.expires_in() or 0.0) - _AFTER_LEAVE_SECONDS)
         lag = min(self._lag_seconds, max(0.0, left - _CALLS_SECONDS))
         await asyncio.sleep(lag)
         await webhooks.close(left - lag)
@@ -276,13 +254,12 @@ class Lifecycle:
 
     async def _release(self) -> None:
         """Give the Lease back, unless something that was cut is still at work; then it expires."""
-        if self._elector is None or self._parts.leadership_is_lost:
+        if self.tenure.elector is None or self._parts.leadership_is_lost:
             return
         if busy := self._at_work():
             log.warning("the Lease is not released: something hangs", extra={"in": busy})
             return
-        self._is_done_leading = True
-        await self._elector.release()
+        await self.tenure.release()
 
     def _at_work(self) -> list[str]:
         """Which parts have not ended, or left a handler at work; none before they start."""
@@ -292,24 +269,15 @@ class Lifecycle:
             if not task.done() or (isinstance(each, Controller) and each.left_behind)
         ]
 
-    async def _lead(self) -> None:
-        """Let the controllers work once this replica leads."""
-        with suppress(LeadershipLost):  # the elector itself tells
-            if self._elector is not None:
-                await self._elector.handle().wait_until_leader()
-                self._led = True
-            self._leading.set()
-
     def _environment(self, client: Client, informers: Informers, recorder: Recorder) -> Environment:
-        elector = self._elector
         return Environment(
             operator=self._name,
             identity=identity(),
-            client=client.fenced(elector.fence) if elector else client,
+            client=self.tenure.fenced(client),
             informers=informers,
             recorder=recorder,
             schemas=Schemas(client),
-            leading=self._leading,
+            leading=self.tenure.leading,
             stopping=self._stopping,
             drain_seconds=self._drain_seconds,
         )

@@ -49,8 +49,8 @@ class RunView:
         """Whether the controllers of this replica may work: it leads, or needs no Lease to."""
         return (
             self._lifecycle is not None
-            and self._lifecycle.is_leading
-            and not self._lifecycle.has_lost_lease()
+            and self._lifecycle.tenure.leading.is_set()
+            and not self._lifecycle.tenure.has_lost_lease()
         )
 
     def has_lost_lease(self) -> bool:
@@ -58,14 +58,14 @@ class RunView:
 
         Not after a clean stop, which ends what it led.
         """
-        return self._lifecycle is not None and self._lifecycle.has_lost_lease()
+        return self._lifecycle is not None and self._lifecycle.tenure.has_lost_lease()
 
     def expires_in(self) -> float | None:
         """Seconds until the Lease that this replica lost expires; any thread may ask.
 
         Less than 0 after that, None as long as `has_lost_lease` is false.
         """
-        return self._lifecycle.expires_in() if self._lifecycle is not None else None
+        return self._lifecycle.tenure.expires_in() if self._lifecycle is not None else None
 
     @property
     def blocked_seconds(self) -> float:

@@ -160,7 +160,7 @@ class Informer:
         """
         return Write(self._merge, self._store, key, writer)
 
-    # What the reflector calls (`rws_operator.watch.reflector.Sink`).
+    # What the reflector calls (`rws_operator.watch.sink.Sink`).
 
     def decode(self, raw: Raw) -> ObjectRecord | None:
         """Read an object; None, counted and logged once, if it can't be."""

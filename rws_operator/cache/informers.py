@@ -15,8 +15,9 @@ from rws_operator.cache.informer import Informer
 from rws_operator.client import Client
 from rws_operator.errors import ConfigurationError, OperatorError
 from rws_operator.resources.kind import Kind
-from rws_operator.watch.reflector import Reflector, WatchTimes
+from rws_operator.watch.reflector import Reflector
 from rws_operator.watch.selection import Selection
+from rws_operator.watch.times import WatchTimes
 
 log = logging.getLogger("rws_operator.cache")
 

@@ -1,7 +1,7 @@
 """Leader election by a Lease, and the write fence of the elected replica.
 
 Above `client`, which asks the fence; below the operator, which starts workers when this replica
-leads. `state` holds the rules, `elector` carries them out.
+leads. `state` holds the rules, `elector` carries them out, `tenure` is what one run has of it.
 """
 
 from rws_operator.election.elector import LeaderElector

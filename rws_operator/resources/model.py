@@ -2,38 +2,26 @@
 
 A thin layer on pydantic: snake_case in Python, camelCase on the wire, and fields that the
 class doesn't know survive a round trip. `wire_form` is the one way from a model to JSON data:
-it leaves out defaults that nobody set, so that the API server's own stay in charge.
+it leaves out defaults that nobody set (`settle`), so that the API server's own stay in charge.
 """
 
 from __future__ import annotations
 
-import base64
-import re
-from collections.abc import Callable, Mapping, Sequence
-from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    Union,
-    cast,
-    dataclass_transform,
-    get_args,
-    get_origin,
-)
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 import pydantic
-from pydantic.fields import FieldInfo
 
 from rws_operator.errors import ResourceDefinitionError
 from rws_operator.resources.class_errors import class_error
+from rws_operator.resources.model_checks import (
+    refuse_look_around,
+    refuse_shadowed_names,
+    refuse_shared_wire_names,
+)
 from rws_operator.resources.rule import Rule, check_rules
-
-Defaults = Literal["omitted", "kept"]
-_Defaults = Literal["omitted", "kept", "kept unless null"]
+from rws_operator.resources.settle import Defaults, is_settled_model, settle_model
+from rws_operator.resources.wire_field import WireField
 
 
 def wire_name(name: str) -> str:
@@ -46,27 +34,10 @@ def wire_name(name: str) -> str:
     return first + "".join(part[0].upper() + part[1:] for part in others)
 
 
-class WireField(NamedTuple):
-    """What the way to the wire needs to know of a field."""
-
-    name: str
-    alias: str
-    has_default: bool
-    default: Any
-    factory: Callable[[], Any] | None
-    is_plain: bool
-    """Whether pydantic's dump of a value is right as it is."""
-
-    @property
-    def is_variable(self) -> bool:
-        """Whether the field may be other than its default although nobody set it."""
-        is_fixed = self.has_default and self.factory is None and isinstance(self.default, _SETTLED)
-        return not is_fixed
-
-
 if TYPE_CHECKING:
     # Type checkers look at the metaclass for what makes a field; pydantic's knows its own alone.
     from pydantic._internal._model_construction import ModelMetaclass
+    from pydantic.fields import FieldInfo
 
     from rws_operator.resources.field import Field
 
@@ -131,7 +102,10 @@ class Model(pydantic.BaseModel, metaclass=ModelType):
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
         # pydantic hands our keywords to this hook again.
         super().__pydantic_init_subclass__()
-        cls.schema_fields = _wire_fields(cls)
+        cls.schema_fields = tuple(
+            WireField.of(name, field_wire_name(name, field), field)
+            for name, field in cls.model_fields.items()
+        )
         cls.schema_fields_by_name = {field.name: field for field in cls.schema_fields}
         cls.schema_fields_by_alias = {field.alias: field for field in cls.schema_fields}
         cls.schema_inner_fields = tuple(each for each in cls.schema_fields if not each.is_plain)
@@ -161,65 +135,6 @@ def resolve(cls: type[Model], *, wait: bool = False) -> None:
         raise class_error(cls.__name__, error) from error
 
 
-def refuse_shadowed_names(cls: type[Model]) -> None:
-    """Refuse a field whose name is an attribute of the classes above; run before pydantic's.
-
-    Raises:
-        ResourceDefinitionError: Names the class, the field and the remedy.
-    """
-    for name in vars(cls).get("__annotations__", {}):
-        if not name.startswith("_") and _is_taken(cls, name):
-            raise ResourceDefinitionError(
-                f"{cls.__name__}.{name}: the name is taken by an attribute of every model",
-                remedy=f"write {name}_; it is still {name!r} on the wire",
-            )
-
-
-_LOOK_AROUND = re.compile(r"\(\?<?[=!]|\\[1-9]")
-
-
-def refuse_look_around(cls: type[Model]) -> None:
-    """Refuse a pattern that neither pydantic nor the API server can match; run before pydantic's.
-
-    Raises:
-        ResourceDefinitionError: Names the class, the field and the remedy.
-    """
-    for name, field in vars(cls).items():
-        for constraint in field.metadata if isinstance(field, FieldInfo) else ():
-            pattern = getattr(constraint, "pattern", None)
-            if isinstance(pattern, str) and _LOOK_AROUND.search(pattern):
-                raise ResourceDefinitionError(
-                    f"{cls.__name__}.{name}: the pattern {pattern!r} looks around or back",
-                    remedy="write it without, or use a Rule with two self.matches(...)",
-                )
-
-
-def _is_taken(cls: type[Model], name: str) -> bool:
-    for base in cls.__mro__[1:]:
-        if name in base.__dict__.get("__pydantic_fields__", ()):
-            return False
-        if name in base.__dict__:
-            return True
-    return False
-
-
-def refuse_shared_wire_names(cls: type[Model]) -> None:
-    """Refuse two fields that would be one on the wire.
-
-    Raises:
-        ResourceDefinitionError: Names the class, both fields and the remedy.
-    """
-    seen: dict[str, str] = {}
-    for field in cls.schema_fields:
-        if field.alias in seen:
-            raise ResourceDefinitionError(
-                f"{cls.__name__}.{field.name}: {seen[field.alias]} is {field.alias!r} on the wire "
-                "as well",
-                remedy="rename one, or give it Field(wire_name=...)",
-            )
-        seen[field.alias] = field.name
-
-
 def field_wire_name(name: str, field: FieldInfo) -> str:
     """The name of a model's field on the wire."""
     # The alias generator has not run yet where a forward reference is open.
@@ -241,12 +156,12 @@ def wire_form(
             always left out.
         without: Fields and, of each, the inner ones that are left out.
     """
-    is_settled = defaults == "omitted" and _is_settled_model(model)
+    is_settled = defaults == "omitted" and is_settled_model(model)
     # pydantic warns of a value of another type, with the value; the API server will refuse it.
     wire = model.model_dump(
         mode="json", by_alias=True, exclude_unset=is_settled, exclude=without, warnings=False
     )
-    return wire if is_settled else _settle_model(model, wire, defaults)
+    return wire if is_settled else settle_model(model, wire, defaults)
 
 
 def field_wire_form(cls: type[Model], name: str, value: Any) -> Any:
@@ -257,102 +172,4 @@ def field_wire_form(cls: type[Model], name: str, value: Any) -> Any:
     """
     made = cls.model_construct({name}, **{name: value})
     wire = made.model_dump(mode="json", by_alias=True, include={name}, warnings="error")
-    return _settle_model(made, wire, "omitted").popitem()[1]
-
-
-def _is_settled(value: Any) -> bool:
-    """Whether pydantic's dump of what was set is right: asking costs a fraction of `_settle`."""
-    if hasattr(value, "schema_fields_by_name"):
-        return _is_settled_model(value)
-    if isinstance(value, _ARRAYS):
-        return all(map(_is_settled, value))
-    if isinstance(value, Mapping):
-        return all(map(_is_settled, value.values()))
-    return not isinstance(value, (bytes, *_SETS))
-
-
-def _is_settled_model(model: Model) -> bool:
-    given = model.__pydantic_fields_set__
-    if not model.schema_variable_names <= given:
-        values = vars(model)
-        for field in model.schema_variable_fields:
-            name = field.name
-            if name not in given and name in values and not _is_left_out(field, values[name]):
-                return False
-    if inner := model.schema_inner_fields:
-        values = vars(model)
-        for field in inner:
-            if field.name in given and not _is_settled(values[field.name]):
-                return False
-    return True
-
-
-def _settle(value: Any, wire: Any, defaults: _Defaults) -> Any:
-    """Correct pydantic's dump `wire` of `value`, both walked together."""
-    if hasattr(value, "schema_fields_by_name"):  # a Model; isinstance takes ten times as long
-        return _settle_model(value, wire, defaults)
-    if isinstance(value, _ARRAYS) and isinstance(wire, list):
-        inner: _Defaults = "omitted" if defaults == "omitted" else "kept unless null"
-        return [_settle(v, w, inner) for v, w in zip(value, wire, strict=True)]
-    if isinstance(value, Mapping) and isinstance(wire, dict):
-        pairs = zip(value.values(), wire.items(), strict=True)
-        return {key: _settle(v, w, defaults) for v, (key, w) in pairs}
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()  # pydantic's is the URL-safe alphabet
-    if isinstance(value, _SETS):
-        return sorted(wire, key=repr)  # the order of a set changes from process to process
-    return wire
-
-
-def _settle_model(model: Model, wire: dict[str, Any], defaults: _Defaults) -> dict[str, Any]:
-    values, fields = vars(model), model.schema_fields_by_name
-    for name in fields.keys() - model.__pydantic_fields_set__:
-        field = fields[name]
-        if field.alias in wire and _is_left_out(field, values[name], defaults):
-            del wire[field.alias]  # the dump is ours to change
-    for field in model.schema_inner_fields:
-        if field.alias in wire:
-            wire[field.alias] = _settle(values[field.name], wire[field.alias], defaults)
-    return wire
-
-
-_ARRAYS = (list, tuple)
-_SETS = (set, frozenset)
-_SETTLED = (str, int, float, NoneType)
-
-
-def _wire_fields(cls: type[Model]) -> tuple[WireField, ...]:
-    return tuple(
-        WireField(
-            name=name,
-            alias=field_wire_name(name, field),
-            # What other fields decide can't be told from a given value, so it is always sent.
-            has_default=not (field.is_required() or field.default_factory_takes_validated_data),
-            default=field.default,
-            factory=cast("Callable[[], Any] | None", field.default_factory),
-            is_plain=_is_plain(field.annotation),
-        )
-        for name, field in cls.model_fields.items()
-    )
-
-
-def _is_plain(annotation: Any) -> bool:
-    """Whether the type is of numbers, texts and null, and lists and dicts of them, alone."""
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _is_plain(inner[0])
-    if origin in (Union, UnionType, list, dict):
-        return all(map(_is_plain, inner))
-    return annotation in _SETTLED or annotation is bool or origin is Literal
-
-
-def _is_left_out(field: WireField, value: Any, defaults: _Defaults = "omitted") -> bool:
-    if defaults == "kept":
-        return False
-    if defaults == "kept unless null":
-        return value is None
-    if not field.has_default:
-        return False
-    # Unset is not enough: a default list or model may have been changed in place.
-    default = field.default if field.factory is None else field.factory()
-    return bool(value == default)
+    return settle_model(made, wire, "omitted").popitem()[1]

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """What a reflector does now; see `rws_operator.watch.reflector`."""
+    """What a reflector does now; see `rws_operator.watch.states`."""
 
     STREAM = "listing by a watch"
     PAGE = "listing by pages"

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from rws_operator.resources.model import Model, WireField
+from rws_operator.resources.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rws_operator.resources import CustomResource
+    from rws_operator.resources.wire_field import WireField
 
 _SCALARS = (str, int, float, bool, type(None))
 

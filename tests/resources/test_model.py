@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from rws_operator.errors import ResourceDefinitionError
 from rws_operator.resources import Field, Model
-from rws_operator.resources.model import _is_settled_model, _settle_model, wire_form, wire_name
+from rws_operator.resources.model import wire_form, wire_name
+from rws_operator.resources.settle import is_settled_model, settle_model
 
 METACLASS: Any = type(Model)
 
@@ -187,18 +188,18 @@ def test_what_needs_no_settling_is_dumped_as_if_it_were_settled(
     for edit in edits:
         edit(model)
     dumped = model.model_dump(mode="json", by_alias=True)
-    assert wire_form(model) == _settle_model(model, dumped, "omitted")
+    assert wire_form(model) == settle_model(model, dumped, "omitted")
 
 
 def test_the_quick_way_is_taken() -> None:
     """By what has only fields of usual types."""
     shape = Shape(items=[Item(name="a")], by_name={"a": Item(name="b", weight=2)})
-    assert _is_settled_model(shape)
+    assert is_settled_model(shape)
     shape.items[0].weight = 1
-    assert _is_settled_model(shape)
-    assert not _is_settled_model(Shape(data=b"a"))
+    assert is_settled_model(shape)
+    assert not is_settled_model(Shape(data=b"a"))
     shape.inner.weight = 2
-    assert not _is_settled_model(shape)
+    assert not is_settled_model(shape)
 
 
 def test_no_error_holds_a_value() -> None:

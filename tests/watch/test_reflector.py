@@ -137,7 +137,7 @@ async def test_a_watch_without_bookmarks_goes_on(
     watch_secrets: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A watch that never tells anything is not trusted: the kind is listed anew, without a word."""
-    monkeypatch.setattr("rws_operator.watch.reflector.STEADY_SECONDS", 0.5)
+    monkeypatch.setattr("rws_operator.watch.states.STEADY_SECONDS", 0.5)
     caplog.set_level("INFO", "rws_operator.watch")
     async with watch_secrets(times=WatchTimes(idle=1.5)) as watched:
         await watched.make("a")
