@@ -18,7 +18,7 @@ from rws_operator.manifests.rbac import conversion_rules
 from rws_operator.manifests.webhook import with_conversion_webhook
 from rws_operator.manifests.workload import WEBHOOK_PORT
 from rws_operator.resources import CustomResource, kind_of
-from rws_operator.webhook.certificate import normal_name, service_names
+from rws_operator.webhook.certificate_terms import normal_name, service_names
 from rws_operator.webhook.documents import configurations
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ from rws_operator.errors import ConfigurationError, OperatorError
 from rws_operator.manifests.names import object_name
 from rws_operator.testing.folder import owned_folder
 from rws_operator.testing.waiting import tell_interrupted
-from rws_operator.webhook.certificate import WebhookCertificate, normal_name
+from rws_operator.webhook.certificate import WebhookCertificate
+from rws_operator.webhook.certificate_terms import normal_name
 
 if TYPE_CHECKING:
     from pathlib import Path

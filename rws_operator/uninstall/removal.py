@@ -10,7 +10,7 @@ from rws_operator.errors import NotFound
 from rws_operator.resources import kinds
 from rws_operator.uninstall.errors import UninstallIncomplete
 from rws_operator.uninstall.instances import Instance, settled
-from rws_operator.webhook.certificate_secret import read_secret
+from rws_operator.webhook.pems import is_our_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -83,7 +83,7 @@ class Removal:
         found = await self.read(part)
         if found is None:
             return
-        if read_secret(found, ()).is_ours:
+        if is_our_secret(found):
             await self.delete(part)
         else:
             self.tell(f"left {part}: the operator did not make it")

@@ -1,17 +1,15 @@
 """The certificate that webhooks are served with: made, shared by a Secret, installed, trusted.
 
 The simple form: all replicas serve one certificate that lives in a Secret, and one that starts
-late in its life replaces it. Whoever wants it renewed while it is served has an Operator, which
-takes such a Secret over.
+late in its life replaces it. `issue`, `pems` and `shared` do that below, and know nothing of the
+class. Whoever wants it renewed while it is served has an Operator, which takes such a Secret over:
+`keeper` and what it asks stand above.
 
 Invariant: the key is in no error, log line or repr.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import ipaddress
 import os
 import tempfile
 import time
@@ -19,25 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
-from rws_operator.resources.names import check_label, is_subdomain
+from rws_operator.webhook.certificate_terms import YEAR_SECONDS, service_names
+from rws_operator.webhook.pems import Pems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from rws_operator.client import Client
-
-YEAR_SECONDS = 365 * 24 * 3600.0
-LONGEST_SECONDS = 100 * YEAR_SECONDS
-SECRET_TYPE = "kubernetes.io/tls"  # noqa: S105 (a type, not a password)
-STAGE_ANNOTATION = "rws-operator/certificate-stage"
-
-_FILES = (
-    ("tls.crt", "cert_pem", 0o644),
-    ("tls.key", "key_pem", 0o600),
-    ("ca.crt", "ca_pem", 0o644),
-)
 
 
 @dataclass(frozen=True)
@@ -107,10 +94,9 @@ class WebhookCertificate:
             ConfigurationError: The Secret exists and holds no usable certificate, or one of
                 another's that has expired.
         """
-        from rws_operator.webhook.shared import obtain
+        from rws_operator.webhook.shared import obtain  # brings cryptography along
 
-        found = await obtain(client, namespace, secret, service)
-        return cls(found.ca_pem, found.cert_pem, found.key_pem)
+        return cls(*await obtain(client, namespace, secret, service))
 
     def install(self, folder: str | Path) -> None:
         """Write tls.crt, tls.key and ca.crt, and point this process's settings at them.
@@ -123,27 +109,15 @@ class WebhookCertificate:
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        for name, attribute, mode in _FILES:
-            _write_whole(folder / name, getattr(self, attribute), mode)
+        _write_whole(folder / "tls.crt", self.cert_pem, 0o644)
+        _write_whole(folder / "tls.key", self.key_pem, 0o600)
+        _write_whole(folder / "ca.crt", self.ca_pem, 0o644)
         os.environ["RWS_CONFIG_TLS_CERT_FILE"] = str(folder / "tls.crt")
         os.environ["RWS_CONFIG_TLS_KEY_FILE"] = str(folder / "tls.key")
 
     def to_secret(self, name: str, namespace: str) -> dict[str, Any]:
         """The kubernetes.io/tls Secret that holds it, as an Operator keeps one too."""
-        return {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "type": SECRET_TYPE,
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "annotations": {STAGE_ANNOTATION: "serving"},
-            },
-            "data": {
-                key: base64.b64encode(getattr(self, attribute).encode()).decode()
-                for key, attribute, _ in _FILES
-            },
-        }
+        return Pems(self.ca_pem, self.cert_pem, self.key_pem).to_secret(name, namespace)
 
     @classmethod
     def from_secret(cls, secret: Mapping[str, Any]) -> Self:
@@ -152,18 +126,7 @@ class WebhookCertificate:
         Raises:
             ConfigurationError: Something is missing, is no PEM, or does not fit the rest.
         """
-        from rws_operator.webhook.inspection import inspect
-
-        metadata = secret.get("metadata") or {}
-        try:
-            texts = {attribute: secret_text(secret, key) for key, attribute, _ in _FILES}
-            inspect(**texts)
-        except ConfigurationError as error:
-            raise ConfigurationError(
-                f"Secret {metadata.get('namespace')}/{metadata.get('name')}: {error.what}",
-                remedy=error.remedy,
-            ) from None
-        return cls(**texts)
+        return cls(*Pems.from_secret(secret))
 
     async def patch_ca_bundle(
         self,
@@ -186,7 +149,7 @@ class WebhookCertificate:
             NotFound: There is no such object.
             Invalid: It was changed at the same moment, four times in a row.
         """
-        from rws_operator.webhook.shared import have_trusted
+        from rws_operator.webhook.shared import have_trusted  # brings cryptography along
 
         for kind, name in (
             (kinds.ValidatingWebhookConfiguration, validating),
@@ -195,57 +158,6 @@ class WebhookCertificate:
         ):
             if name is not None:
                 await have_trusted(client, kind, name, self.ca_pem)
-
-
-def service_names(service: str, namespace: str) -> tuple[str, ...]:
-    """The DNS names of a Service; the third is the one that the API server calls.
-
-    Raises:
-        ConfigurationError: A name is no name of a Service or namespace.
-    """
-    check_label(service, "webhook certificate: service")
-    check_label(namespace, "webhook certificate: namespace")
-    inside = f"{service}.{namespace}"
-    return service, inside, f"{inside}.svc", f"{inside}.svc.cluster.local"
-
-
-def normal_name(name: str) -> str:
-    """A DNS name or IP address in the one form that certificates are compared in.
-
-    Lower case, and addresses in their shortest form. A DNS name may begin with ``*.``.
-
-    Raises:
-        ConfigurationError: It is neither.
-    """
-    try:
-        address = ipaddress.ip_address(name)
-    except ValueError:
-        lower = name.lower()
-        if is_subdomain(lower.removeprefix("*.")):
-            return lower
-    else:
-        if "%" not in name:  # a zone means something on one machine only
-            return str(address)
-    raise ConfigurationError(
-        f"certificate name {name!r}",
-        remedy="give DNS names and IP addresses, ASCII only, without scheme, port and path",
-    )
-
-
-def secret_text(secret: Mapping[str, Any], key: str) -> str:
-    """The text under a key of a Secret's data.
-
-    Raises:
-        ConfigurationError: It is missing, empty or no base64.
-    """
-    encoded = (secret.get("data") or {}).get(key)
-    if not encoded:
-        raise ConfigurationError(f"{key} is missing", remedy=f"give {key} in PEM form")
-    try:
-        # A comment in it may be in any language and encoding.
-        return base64.b64decode(encoded, validate=True).decode(errors="replace")
-    except (TypeError, binascii.Error):
-        raise ConfigurationError(f"{key} is no base64", remedy=f"give {key} in PEM form") from None
 
 
 def _write_whole(path: Path, text: str, mode: int) -> None:

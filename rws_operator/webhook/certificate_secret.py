@@ -1,30 +1,29 @@
 """The Secret that the replicas share their certificate by.
 
-A kubernetes.io/tls Secret with the keys that cert-manager uses too (tls.crt, tls.key, ca.crt), in
-the stage TRUSTING also next.crt and next.key. An annotation names the stage, and says that the
-Secret is ours: without it, or with cert-manager's own, it is another's and only read.
+The Secret of `pems`, with what a renewal needs beside: in the stage TRUSTING it holds next.crt and
+next.key, too. `keeper` shows `rotation` what these functions read, and writes by them what it
+decides. Invariant: what is read was checked whole, or is a fault.
 """
 
 from __future__ import annotations
 
-import base64
 import datetime
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.errors import ConfigurationError
-from rws_operator.webhook.certificate import (
-    SECRET_TYPE,
-    STAGE_ANNOTATION,
-    WebhookCertificate,
-    secret_text,
-)
+from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.inspection import authorities, covers, inspect
+from rws_operator.webhook.pems import (
+    STAGE_ANNOTATION,
+    encoded,
+    is_our_secret,
+    secret_text,
+    tls_secret,
+)
 from rws_operator.webhook.rotation_state import Content, Pair, SecretSeen, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-_CERT_MANAGER = "cert-manager.io/"
 
 
 def read_secret(secret: Mapping[str, Any] | None, dialled: Iterable[str]) -> SecretSeen:
@@ -38,11 +37,10 @@ def read_secret(secret: Mapping[str, Any] | None, dialled: Iterable[str]) -> Sec
         return SecretSeen(None)
     metadata = secret["metadata"]
     version = metadata["resourceVersion"]
-    annotations = metadata.get("annotations") or {}
-    stage = annotations.get(STAGE_ANNOTATION)
-    is_ours = stage is not None and not any(key.startswith(_CERT_MANAGER) for key in annotations)
+    is_ours = is_our_secret(secret)
     try:
-        content = _content(secret, stage if is_ours else Stage.SERVING)
+        stage = metadata["annotations"][STAGE_ANNOTATION] if is_ours else Stage.SERVING
+        content = _content(secret, stage)
         if not is_ours:
             _check_covers(content.pair, dialled)
     except ConfigurationError as error:
@@ -85,17 +83,8 @@ def new_pair(certificate: WebhookCertificate) -> Pair:
 
 def secret_to_create(content: Content, namespace: str, name: str) -> dict[str, Any]:
     """The Secret that holds `content`."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": SECRET_TYPE,
-        "metadata": {
-            "namespace": namespace,
-            "name": name,
-            "annotations": {STAGE_ANNOTATION: str(content.stage)},
-        },
-        "data": {key: value for key, value in _data(content).items() if value is not None},
-    }
+    data = {key: value for key, value in _data(content).items() if value is not None}
+    return tls_secret(name, namespace, stage=str(content.stage), data=data)
 
 
 def secret_patch(content: Content, version: str) -> dict[str, Any]:
@@ -109,7 +98,7 @@ def secret_patch(content: Content, version: str) -> dict[str, Any]:
     }
 
 
-def _content(secret: Mapping[str, Any], stage: str | None) -> Content:
+def _content(secret: Mapping[str, Any], stage: str) -> Content:
     if stage not in set(Stage):
         raise ConfigurationError(f"annotation {STAGE_ANNOTATION} is {stage!r}")
     ca_pem = secret_text(secret, "ca.crt")
@@ -136,13 +125,9 @@ def _data(content: Content) -> dict[str, str | None]:
     current = content.pair.certificate
     following = content.following.certificate if content.following is not None else None
     return {
-        "tls.crt": _encoded(current.cert_pem),
-        "tls.key": _encoded(current.key_pem),
-        "ca.crt": _encoded("".join(content.authorities)),
-        "next.crt": _encoded(following.cert_pem) if following is not None else None,
-        "next.key": _encoded(following.key_pem) if following is not None else None,
+        "tls.crt": encoded(current.cert_pem),
+        "tls.key": encoded(current.key_pem),
+        "ca.crt": encoded("".join(content.authorities)),
+        "next.crt": encoded(following.cert_pem) if following is not None else None,
+        "next.key": encoded(following.key_pem) if following is not None else None,
     }
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

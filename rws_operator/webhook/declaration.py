@@ -15,7 +15,7 @@ from rws_operator.controller.checks import as_tuple, check_type
 from rws_operator.errors import ConfigurationError, check_seconds
 from rws_operator.manifests.names import check_label, check_subdomain
 from rws_operator.resources import CustomResource, Kind, kind_of
-from rws_operator.webhook.certificate import LONGEST_SECONDS, YEAR_SECONDS, normal_name
+from rws_operator.webhook.certificate_terms import LONGEST_SECONDS, YEAR_SECONDS, normal_name
 from rws_operator.webhook.conversion import RawConversion, TypedConversion
 from rws_operator.webhook.converters import Converters
 from rws_operator.webhook.decorators import ConvertDecorator, MutateDecorator, ValidateDecorator

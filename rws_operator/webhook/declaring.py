@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from rws_operator.resources import CustomResource
-from rws_operator.webhook.certificate import YEAR_SECONDS
+from rws_operator.webhook.certificate_terms import YEAR_SECONDS
 from rws_operator.webhook.declaration import STAGE_SECONDS, Declaration
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import secrets
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from rws_operator.errors import ConfigurationError
-from rws_operator.webhook.certificate import LONGEST_SECONDS, normal_name
+from rws_operator.webhook.certificate_terms import LONGEST_SECONDS, normal_name
+from rws_operator.webhook.pems import Pems
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,19 +30,8 @@ BACKDATED_SECONDS = 24 * 3600.0
 _NAME_LENGTH = 64  # of a common name, by RFC 5280; the names that count are the SANs
 
 
-class Issued(NamedTuple):
-    """A new authority's certificate, and the certificate and key it signed, PEM."""
-
-    ca_pem: str
-    cert_pem: str
-    key_pem: str
-
-    def __repr__(self) -> str:
-        return "Issued(...)"  # never the key
-
-
-def issue(common_name: str, names: Iterable[str], *, lifetime_seconds: float, now: float) -> Issued:
-    """Make a certificate.
+def issue(common_name: str, names: Iterable[str], *, lifetime_seconds: float, now: float) -> Pems:
+    """Make a certificate, its key, and the authority that signs it.
 
     Args:
         common_name: For people; cut at 64 characters.
@@ -87,7 +77,7 @@ def issue(common_name: str, names: Iterable[str], *, lifetime_seconds: float, no
         )
         .sign(ca_key, hashes.SHA256())
     )
-    return Issued(_pem(ca), _pem(certificate), _private_pem(key))
+    return Pems(_pem(ca), _pem(certificate), _private_pem(key))
 
 
 def _general_name(name: str) -> x509.GeneralName:

@@ -23,7 +23,7 @@ from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
 from rws_operator.watch.selection import Selection
 from rws_operator.webhook.bundles import Bundles, read
-from rws_operator.webhook.certificate import WebhookCertificate, normal_name
+from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.certificate_secret import (
     aging,
     new_pair,
@@ -31,6 +31,7 @@ from rws_operator.webhook.certificate_secret import (
     secret_patch,
     secret_to_create,
 )
+from rws_operator.webhook.certificate_terms import normal_name
 from rws_operator.webhook.issue import issue
 from rws_operator.webhook.rotation import Rotation
 from rws_operator.webhook.troubles import Troubles

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from rws_operator.client.identity import own_namespace
 from rws_operator.listener import Listener
 from rws_operator.webhook.ca_bundle import BundleTargets
-from rws_operator.webhook.certificate import service_names
+from rws_operator.webhook.certificate_terms import service_names
 from rws_operator.webhook.keeper import Keeper
 from rws_operator.webhook.mounted import MountedCertificate
 from rws_operator.webhook.serving import WebhookServer

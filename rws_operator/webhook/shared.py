@@ -18,10 +18,10 @@ from rws_operator.errors import (
 )
 from rws_operator.resources import kinds
 from rws_operator.webhook.ca_bundle import BundleObject, all_entries, patch_of
-from rws_operator.webhook.certificate import STAGE_ANNOTATION, WebhookCertificate
-from rws_operator.webhook.certificate_secret import read_secret
+from rws_operator.webhook.certificate_terms import YEAR_SECONDS, service_names
 from rws_operator.webhook.inspection import authorities, inspect
-from rws_operator.webhook.issue import BACKDATED_SECONDS
+from rws_operator.webhook.issue import BACKDATED_SECONDS, issue
+from rws_operator.webhook.pems import STAGE_ANNOTATION, Pems, is_our_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 4  # each is refused only because another replica was quicker
 
 
-async def obtain(client: Client, namespace: str, name: str, service: str) -> WebhookCertificate:
+async def obtain(client: Client, namespace: str, name: str, service: str) -> Pems:
     """See `WebhookCertificate.shared`.
 
     Args:
@@ -50,20 +50,18 @@ async def obtain(client: Client, namespace: str, name: str, service: str) -> Web
     raise AssertionError
 
 
-async def _read_or_make(
-    client: Client, namespace: str, name: str, service: str
-) -> WebhookCertificate:
+async def _read_or_make(client: Client, namespace: str, name: str, service: str) -> Pems:
     try:
         secret = await client.get(kinds.Secret, name, namespace)
     except NotFound:
-        made = WebhookCertificate.generate(service, namespace)
+        made = _made(service, namespace)
         await client.create(made.to_secret(name, namespace))
         return made
-    current = WebhookCertificate.from_secret(secret)
+    current = Pems.from_secret(secret)
     found = inspect(current.cert_pem, current.key_pem, current.ca_pem)
     wall = time.time()
     is_expired = wall >= found.not_after
-    is_ours = read_secret(secret, ()).is_ours
+    is_ours = is_our_secret(secret)
     if is_expired and not is_ours:
         raise ConfigurationError(
             f"Secret {namespace}/{name}: the certificate has expired",
@@ -73,11 +71,16 @@ async def _read_or_make(
     is_due = wall >= found.not_after - life / 3
     if not is_ours or not (is_expired or (is_due and not _is_renewed_by_keeper(secret))):
         return current
-    made = WebhookCertificate.generate(service, namespace)
-    trusted = made.ca_pem + ("" if is_expired else found.authority)
-    made = WebhookCertificate(trusted, made.cert_pem, made.key_pem)
+    made = _made(service, namespace)
+    if not is_expired:
+        made = made._replace(ca_pem=made.ca_pem + found.authority)
     await client.patch(kinds.Secret, name, namespace, patch=_patch(made, secret))
     return made
+
+
+def _made(service: str, namespace: str) -> Pems:
+    names = service_names(service, namespace)
+    return issue(names[2], names, lifetime_seconds=YEAR_SECONDS, now=time.time())
 
 
 def _is_renewed_by_keeper(secret: Mapping[str, Any]) -> bool:
@@ -86,7 +89,7 @@ def _is_renewed_by_keeper(secret: Mapping[str, Any]) -> bool:
     return stage != "serving"
 
 
-def _patch(made: WebhookCertificate, secret: Mapping[str, Any]) -> dict[str, Any]:
+def _patch(made: Pems, secret: Mapping[str, Any]) -> dict[str, Any]:
     metadata = secret["metadata"]
     wire = made.to_secret(metadata["name"], metadata["namespace"])
     return {

@@ -12,7 +12,7 @@ from rws_operator import WebhookCertificate
 from rws_operator.errors import NotFound
 from rws_operator.resources import kinds
 from rws_operator.testing import eventually
-from rws_operator.webhook.certificate import STAGE_ANNOTATION
+from rws_operator.webhook.pems import STAGE_ANNOTATION
 from tests.flow.test_webhook_life import LOAD_SECONDS, Install, Vaults, install
 from tests.test_uninstall import Subject, is_unreadable, stored_as_old, subject
 

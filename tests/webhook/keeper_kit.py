@@ -15,7 +15,7 @@ from rws_operator.errors import NotFound
 from rws_operator.resources import kinds
 from rws_operator.testing.eventually import eventually
 from rws_operator.webhook.ca_bundle import BundleTargets
-from rws_operator.webhook.certificate import WebhookCertificate, service_names
+from rws_operator.webhook.certificate_terms import service_names
 from rws_operator.webhook.inspection import authorities
 from rws_operator.webhook.keeper import Keeper
 from rws_operator.webhook.serving_tls import ServingTls
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from rws_operator.client import Client
+    from rws_operator.webhook.certificate import WebhookCertificate
 
 SECRET = "hook-tls"
 SERVICE = "hook"

@@ -23,15 +23,12 @@ from rws_operator.errors import ConfigurationError
 from rws_operator.resources import kinds
 from rws_operator.webhook import serving_tls
 from rws_operator.webhook.ca_bundle import BundleEntry
-from rws_operator.webhook.certificate import (
-    YEAR_SECONDS,
-    WebhookCertificate,
-    normal_name,
-    service_names,
-)
+from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.certificate_secret import new_pair, read_secret
+from rws_operator.webhook.certificate_terms import YEAR_SECONDS, normal_name, service_names
 from rws_operator.webhook.inspection import authorities, covers, inspect
 from rws_operator.webhook.issue import issue
+from rws_operator.webhook.pems import Pems
 from rws_operator.webhook.serving_tls import ServingTls
 from tests.webhook.issuer import odd_certificates
 from tests.webhook.keeper_kit import CRD, MUTATING, SECRET, VALIDATING, Site, handshake, shows_key
@@ -173,7 +170,8 @@ class TestSecretForm:
         certificate = WebhookCertificate.generate("hook", "ns")
         secret = certificate.to_secret("tls", "ns")
         secret["metadata"]["resourceVersion"] = "1"
-        for value in (certificate, new_pair(certificate), read_secret(secret, ())):
+        pems = Pems.from_secret(secret)
+        for value in (certificate, pems, new_pair(certificate), read_secret(secret, ())):
             assert not shows_key(f"{value!r} {value}", certificate)
 
 

@@ -18,13 +18,10 @@ import pytest_asyncio
 from rws_operator.errors import Conflict
 from rws_operator.resources import kinds
 from rws_operator.testing.eventually import eventually
-from rws_operator.webhook.certificate import (
-    STAGE_ANNOTATION,
-    YEAR_SECONDS,
-    WebhookCertificate,
-    service_names,
-)
+from rws_operator.webhook.certificate import WebhookCertificate
 from rws_operator.webhook.certificate_secret import new_pair, read_secret, secret_patch
+from rws_operator.webhook.certificate_terms import YEAR_SECONDS, service_names
+from rws_operator.webhook.pems import STAGE_ANNOTATION
 from tests.webhook.account import Account
 from tests.webhook.issuer import Issuer, odd_certificates
 from tests.webhook.keeper_kit import (
