@@ -287,9 +287,10 @@ async def test_bad_object_in_a_list(cluster, namespace):
             )
 
         converters.add(versions.v1, versions.v1alpha1, refuse)
+        # First: what the API server has converted before, its cache of the version goes on to list.
+        server.endpoint = TypedConversion("/convert", converters)
         await objects.create("v1", "good", STORED)
         await objects.create("v1", "bad", STORED)
-        server.endpoint = TypedConversion("/convert", converters)
         with pytest.raises(ApiError) as caught:
             await objects.get("v1alpha1", "bad")
         message = str(caught.value)
