@@ -26,11 +26,10 @@ import sys
 import threading
 import time
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from rws_operator import metrics, whereabouts
-from rws_operator.log_in_time import in_time, log_in_time
+from rws_operator.log_in_time import log_in_time
 
 if TYPE_CHECKING:
     from rws_operator.whereabouts import Whereabouts
@@ -40,7 +39,6 @@ log = logging.getLogger("rws_operator.heartbeat")
 TICK_SECONDS = 0.25
 BLOCKED_SECONDS = 1.25
 
-_WARN_SECONDS = 0.5  # more than a line takes that nothing but its reader holds up
 _STOPPED_SECONDS = 1.0  # a tick as late as that: was this thread not run either?
 
 
@@ -152,7 +150,9 @@ class _Block:
         metrics.loop_lag.set(self.seconds)
         self._told = self._told or at
         self._tell_at = 2 * self.seconds
-        _warn(
+        log_in_time(
+            log,
+            logging.WARNING,
             "the event loop is blocked: write what blocks as a plain function, or await it\n%s",
             at.stack,
             **_context(at, self.seconds),
@@ -162,7 +162,9 @@ class _Block:
         """Tell that it could not be told where the loop stands, as seldom as that."""
         if self.seconds:
             self._tell_at = 2 * self.seconds
-        _warn(
+        log_in_time(
+            log,
+            logging.WARNING,
             "can't tell where the event loop stands",
             error=error,
             blocked_seconds=round(self.seconds, 1),
@@ -174,16 +176,8 @@ class _Block:
         self.seconds, self._told, self._tell_at = 0.0, None, self._tell_seconds
         if told is not None:
             metrics.loop_blocked_seconds.labels(told.function).observe(took)
-            _warn("the event loop runs again", **_context(told, took))
-
-
-def _warn(message: str, *args: object, **context: object) -> None:
-    """Log a line, and go on counting where that takes long."""
-    say = partial(log_in_time, log, logging.WARNING, message, *args, **context)
-    try:
-        in_time(_WARN_SECONDS, say, start_seconds=_WARN_SECONDS)
-    except RuntimeError:  # no thread can be started
-        say()
+            context = _context(told, took)
+            log_in_time(log, logging.WARNING, "the event loop runs again", **context)
 
 
 if hasattr(resource, "RUSAGE_THREAD"):

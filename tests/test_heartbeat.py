@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import signal
 import subprocess
 import sys
@@ -17,8 +16,6 @@ import pytest
 from prometheus_client import REGISTRY
 
 from rws_operator.heartbeat import BLOCKED_SECONDS, TICK_SECONDS, Heartbeat, _Block
-from rws_operator.log import configure
-from rws_operator.log_in_time import log_in_time
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.supervise import die_with_parent
 from rws_operator.whereabouts import handling
@@ -263,24 +260,6 @@ async def test_it_is_told_even_if_no_thread_can_be_had(
         told = capfd.readouterr().err
         assert heartbeat.check() is None
     assert BLOCKED in told
-
-
-def test_the_runtimes_own_log_is_told_once(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stream that writes itself needs nothing beside it."""
-    monkeypatch.setattr("rws_operator.log_in_time._LOG_SECONDS", 30)
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    root.handlers[:] = []
-    configure("info", "text", stream=os.fdopen(os.dup(2), "w"))
-    try:
-        log_in_time(logging.getLogger("rws_operator.heartbeat"), logging.WARNING, BLOCKED)
-    finally:
-        root.handlers[0].stream.close()  # type: ignore[attr-defined]
-        root.handlers[:] = before
-        root.setLevel(level)
-    assert capfd.readouterr().err.count(BLOCKED) == 1
 
 
 async def test_a_debugger_is_no_block(caplog: pytest.LogCaptureFixture) -> None:
