@@ -29,7 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self
 
-from rws_operator.log_in_time import in_time, log_in_time, write_at_once
+from rws_operator.log_in_time import Line, in_time, log_in_time
 from rws_operator.signals import Signals
 from rws_operator.whereabouts import is_debugged, stack_of
 
@@ -55,9 +55,8 @@ EXIT_SECONDS = 2.0
 
 _WATCH_SECONDS = 0.1
 _TELL_SECONDS = 0.6  # what the last words may take
-_START_SECONDS = 0.2  # until there is a thread that says them; else they are said without one,
-_WAITS = 2  # which may wait so often for the interpreter's lock
 _FLUSH_SECONDS = 0.1  # of these
+_WAITS = 3  # how often the interpreter's lock is taken to write them, and to flush the log
 _LAST_WORDS = "ending the process: %s; the event loop's thread is at\n%s"
 
 
@@ -115,7 +114,6 @@ class Guard:
         self._lost_at: float | None = None
         self._code: int | None = None
         self._failure = ""
-        self._is_told = False
         self._is_over = False
 
     def __enter__(self) -> Self:
@@ -224,21 +222,16 @@ class Guard:
         """
         level, since = logging.ERROR if code else logging.WARNING, time.monotonic()
         try:
-            with suppress(RuntimeError):  # no thread can be started
-                in_time(_TELL_SECONDS, self._tell, level, why, start_seconds=_START_SECONDS)
+            line = Line(log, level, _LAST_WORDS, why, stack_of(self._loop_thread))
+            is_told = line.handle()
             took = time.monotonic() - since
-            if not self._is_told and took + _WAITS * took < within:
-                stack = stack_of(self._loop_thread, with_source=False)  # to read it may take long
-                write_at_once(log, level, _LAST_WORDS, why, stack)
+            # An estimate: to take the lock once more costs as much each time as that has.
+            if _WAITS * took < within - took:
+                if not is_told:
+                    line.write()
+                in_time(_FLUSH_SECONDS, logging.shutdown)  # in a thread: it may be what hangs
         finally:
             os._exit(code)
-
-    def _tell(self, level: int, why: str) -> None:
-        """Say the process's last words."""
-        log_in_time(log, level, _LAST_WORDS, why, stack_of(self._loop_thread))
-        self._is_told = True
-        with suppress(RuntimeError):  # not on this thread: whoever reads the log may be what hangs
-            in_time(_FLUSH_SECONDS, logging.shutdown)
 
     def _tell_failure(self, error: Exception) -> None:
         """Tell of what went wrong in the watching, once while it stays the same."""

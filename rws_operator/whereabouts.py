@@ -1,7 +1,8 @@
 """Where a thread stands, told by another one: which function holds it up, and for what.
 
 The runtime says in `handling` what it calls the author's code for; tasks that the author starts
-inherit it. Read from outside, since the thread itself can't tell while it is held up.
+inherit it. Read from outside, since the thread itself can't tell while it is held up; and, by
+`raised_in`, from an error that an event loop let out, since its callback is over then.
 
 Invariant: a look changes nothing, and fails in nothing: what can't be found is left out.
 """
@@ -31,23 +32,25 @@ _DEBUGGERS = frozenset({"bdb", "pdb", "pydevd", "debugpy"})
 
 
 class Stack:
-    """Calls of a thread, as they stood; the source is read when the text is asked for.
+    """Calls of a thread, as they stood; without their source until it is read.
 
-    That takes long where the interpreter's lock is kept: reading gives it up, file for file.
+    To read it takes long where the interpreter's lock is kept: that gives it up, file for file.
 
     Args:
-        frames: The calls, the outermost first; held until the text is made.
+        frames: The calls, the outermost first; held until the source is read.
     """
 
     def __init__(self, frames: Sequence[FrameType]) -> None:
-        self._places: _Places | None = [(frame, frame.f_lineno) for frame in frames]
-        self._text = ""
+        self._places = [(frame, frame.f_lineno) for frame in frames]
+        self._text = _bare_text(self._places) or "(the thread has ended)"
+
+    def read(self) -> None:
+        """Read the source; what can't be read is left out."""
+        if self._places:
+            self._text = _text(self._places)
+            self._places = []
 
     def __str__(self) -> str:
-        places = self._places
-        if places is not None:
-            self._text = _text(places)
-            self._places = None
         return self._text
 
 
@@ -106,16 +109,9 @@ def is_debugged(thread: int) -> bool:
     return _has_debugger(frames[_depth_of_callback(frames) :])
 
 
-def stack_of(thread: int, *, with_source: bool = True) -> str:
-    """The whole stack of a thread, for the log.
-
-    Args:
-        thread: Its identifier.
-        with_source: Whether to read the source, which may take long.
-    """
-    places = [(frame, frame.f_lineno) for frame in _frames(sys._current_frames().get(thread))]
-    text = _text(places) if with_source else _bare_text(places)
-    return text or "(the thread has ended)"
+def stack_of(thread: int) -> Stack:
+    """The whole stack of a thread, by its identifier."""
+    return Stack(_frames(sys._current_frames().get(thread)))
 
 
 def raised_in(error: BaseException) -> Mapping[str, object]:

@@ -597,17 +597,34 @@ def test_what_keeps_the_interpreters_lock_does_not_silence_the_last_words() -> N
 
 
 def test_what_keeps_the_interpreters_lock_does_not_outlive_a_lost_lease() -> None:
-    """The end is not put off for the sake of last words."""
+    """The process ends, with its last words."""
     process = Process(f"""
         {KEEP_THE_LOCK.strip().replace("600_000", "400_000")}
-        self.expires = 8.0
+        self.expires = 12.0
         self.lost = True
         stand_still()
     """)
     code, errors, took = process.end(20)
     assert code == 1
-    assert took < 8
+    assert took < 12
     assert "ending the process: its Lease is lost, and a handler hangs in it" in errors
+
+
+@pytest.mark.parametrize(("expires", "says"), [(2.5, False), (60.0, True)])
+def test_last_words_are_left_out_where_they_might_outlive_a_lease(
+    expires: float, says: bool
+) -> None:
+    """How long they take is told by how long a thread took that should have said them."""
+    process = Process(f"""
+        guard.Line.handle = lambda _: time.sleep(1)  # as if it waited for the interpreter's lock
+        guard.Line.write = lambda _: os.write(2, b"last words")
+        self.expires = {expires}
+        self.lost = True
+        await asyncio.sleep(60)
+    """)
+    code, errors, _ = process.end()
+    assert code == 1
+    assert ("last words" in errors) == says
 
 
 def test_a_stop_is_bounded_by_the_drain() -> None:

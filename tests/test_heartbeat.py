@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import os
 import signal
 import subprocess
 import sys
@@ -17,8 +16,6 @@ import pytest
 from prometheus_client import REGISTRY
 
 from rws_operator.heartbeat import BLOCKED_SECONDS, TICK_SECONDS, Heartbeat, _Block
-from rws_operator.log import configure
-from rws_operator.log_in_time import log_in_time
 from rws_operator.testing.eventually import eventually
 from rws_operator.testing.supervise import die_with_parent
 from rws_operator.whereabouts import handling
@@ -265,24 +262,6 @@ async def test_it_is_told_even_if_no_thread_can_be_had(
     assert BLOCKED in told
 
 
-def test_the_runtimes_own_log_is_told_once(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stream that writes itself needs nothing beside it."""
-    monkeypatch.setattr("rws_operator.log_in_time._LOG_SECONDS", 30)
-    root = logging.getLogger()
-    before, level = root.handlers[:], root.level
-    root.handlers[:] = []
-    configure("info", "text", stream=os.fdopen(os.dup(2), "w"))
-    try:
-        log_in_time(logging.getLogger("rws_operator.heartbeat"), logging.WARNING, BLOCKED)
-    finally:
-        root.handlers[0].stream.close()  # type: ignore[attr-defined]
-        root.handlers[:] = before
-        root.setLevel(level)
-    assert capfd.readouterr().err.count(BLOCKED) == 1
-
-
 async def test_a_debugger_is_no_block(caplog: pytest.LogCaptureFixture) -> None:
     """Somebody stands there on purpose, for as long as they like."""
     namespace: dict[str, Any] = {"__name__": "bdb", "time": time}
@@ -329,10 +308,29 @@ asyncio.run(main())
 """
 
 
-def test_a_stopped_process_is_no_blocked_loop() -> None:
-    """For as long as it is stopped the loop has no chance to answer, so it does not count."""
+STOPPED_IN_A_CALL = """
+import asyncio, ctypes, time
+from rws_operator.heartbeat import Heartbeat
+
+sleep = ctypes.PyDLL(None).usleep  # it keeps the interpreter's lock
+
+async def main():
+    with Heartbeat() as heartbeat:
+        await asyncio.sleep(0.3)
+        print("blocked", flush=True)
+        for _ in range(2):  # after the first one the question is asked that nobody answers
+            sleep(1_500_000)
+        time.sleep(0.4)
+        print(heartbeat.blocked_seconds, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def stopped(program: str, after_seconds: float, seconds: float) -> str:
+    """What a program says that is stopped for a time, so long after it says that it is blocked."""
     process = subprocess.Popen(
-        [sys.executable, "-c", STOPPED],
+        [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -340,12 +338,24 @@ def test_a_stopped_process_is_no_blocked_loop() -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "blocked\n"
-    time.sleep(0.2)  # so that the question that nobody answers has been asked
+    time.sleep(after_seconds)
     process.send_signal(signal.SIGSTOP)
-    time.sleep(4.5)
+    time.sleep(seconds)
     process.send_signal(signal.SIGCONT)
     output, _ = process.communicate(timeout=20)
-    assert (process.returncode, output) == (0, "")
+    assert process.returncode == 0
+    return output
+
+
+def test_a_stopped_process_is_no_blocked_loop() -> None:
+    """For as long as it is stopped the loop has no chance to answer, so it does not count."""
+    assert stopped(STOPPED, 0.2, 4.5) == ""  # the question that nobody answers has been asked
+
+
+def test_a_process_that_is_stopped_in_a_call_is_blocked_no_longer_than_the_call() -> None:
+    """The thread that counts has waited for the interpreter's lock before it was stopped."""
+    blocked_seconds = stopped(STOPPED_IN_A_CALL, 2.7, 6.0).split()[-1]
+    assert float(blocked_seconds) < 5
 
 
 def test_a_late_tick_counts_as_far_as_its_thread_was_run() -> None:
@@ -353,10 +363,47 @@ def test_a_late_tick_counts_as_far_as_its_thread_was_run() -> None:
     block = _Block(3.0)
     assert not block.go_on(0.75, 1)
     assert not block.go_on(3600, 3)
-    assert 0.75 < block.seconds < 1.25
-    assert not block.go_on(1.5, 300)
+    assert 0.75 < block.seconds < 1.1
+    assert not block.go_on(1.5, 250)  # a quarter of a second it waits for the tick
     assert block.seconds > 2.25
     assert block.go_on(0.75, 1)
+
+
+def test_a_late_tick_counts_for_no_longer_than_its_thread_was_run() -> None:
+    """It waited for the interpreter's lock for two seconds; then the process was stopped."""
+    block = _Block(60.0)
+    block.go_on(22, 470)
+    assert 2 < block.seconds < 3
+
+
+NO_TURNS = """
+import asyncio, resource, time
+del resource.RUSAGE_THREAD
+from rws_operator.heartbeat import Heartbeat
+
+async def main():
+    with Heartbeat(tick_seconds=0.02, blocked_seconds=60) as heartbeat:
+        await asyncio.sleep(0.1)
+        time.sleep(0.5)
+        print(heartbeat.blocked_seconds, heartbeat.check(), flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_a_system_that_counts_no_turns_watches_all_the_same() -> None:
+    """There all time counts; Linux alone tells how often a thread was run."""
+    process = subprocess.run(
+        [sys.executable, "-c", NO_TURNS],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        preexec_fn=die_with_parent,
+    )
+    blocked_seconds, failure = process.stdout.split(maxsplit=1)
+    assert failure == "None\n"
+    assert float(blocked_seconds) > 0
 
 
 KEPT_LOCK = """
