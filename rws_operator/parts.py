@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rws_operator.controller.outcome import explain
 from rws_operator.errors import LeadershipLost, OperatorError
 from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
-
-_T = TypeVar("_T")
+    from collections.abc import Awaitable, Callable, Sequence
 
 log = logging.getLogger("rws_operator.operator")
 
@@ -63,18 +61,6 @@ class Parts:
         assert owner is not None
         guarded = self._guard(part, work, elects, owner)
         return tasks.create_task(guarded, name=f"{self._name}: {part}")
-
-    async def unless_ending(self, work: Coroutine[Any, Any, _T]) -> _T | None:
-        """Do what comes before the parts; None if the end was asked for before it was done."""
-        ending = asyncio.ensure_future(self.ending.wait())
-        working = asyncio.ensure_future(work)
-        try:
-            await asyncio.wait((ending, working), return_when=asyncio.FIRST_COMPLETED)
-            return working.result() if working.done() else None
-        finally:
-            ending.cancel()
-            working.cancel()
-            await asyncio.wait((ending, working))
 
     def raise_failures(self) -> None:
         """Return if no part failed.
