@@ -165,7 +165,7 @@ class Lifecycle:
                     agent = f"{self._name} (rws-operator)"
                     connected = await connect(kubeconfig, context, user_agent=agent)
                     client = await stack.enter_async_context(connected)
-                if client is None:
+                if self._parts.ending.is_set():
                     return
             self._elector = self._election.elector(client) if self._election else None
             informers = Informers(client, self._name)
