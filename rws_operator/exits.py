@@ -4,7 +4,8 @@ asyncio gives such an error to whoever awaits the task, as any other, but lets i
 well: a library's `sys.exit` in one run would end the process, at once and without a word. Here the
 loop goes on: who awaits the task, be it a run or a part, fails by it, as by any error.
 
-Invariant: but for the main task's own, no such error ends the loop, and each is logged.
+Invariants: but for the main task's own, no such error ends the loop or takes the place of the main
+task's end, not even while the tasks beside it are ended; and each is logged.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-log = logging.getLogger("rws_operator")
+log = logging.getLogger("rws_operator.operator")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -32,16 +33,42 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         KeyboardInterrupt: SIGINT came before anything was set up to handle it.
         BaseException: Whatever the coroutine raised.
     """
-    with asyncio.Runner() as runner:
-        loop = runner.get_loop()
-        task = loop.create_task(main)
-        while True:
-            try:
-                return loop.run_until_complete(task)
-            except (SystemExit, KeyboardInterrupt) as error:
-                if task.done() or _is_signal(error):
-                    raise
-                tell(error)
+    runner = asyncio.Runner()
+    loop = runner.get_loop()
+    try:
+        return _complete(loop, main)
+    finally:
+        _complete(loop, _end_others())
+        try:
+            runner.close()
+        except (SystemExit, KeyboardInterrupt) as error:  # of what came while others ended
+            tell(error)
+
+
+def _complete(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Run the loop until some work on it is done."""
+    task = loop.create_task(work)
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except (SystemExit, KeyboardInterrupt) as error:
+            if _raised_by(task) is error or _is_signal(error):
+                raise
+            tell(error)
+
+
+async def _end_others() -> None:
+    """End what is left, as `asyncio.run` does; but there, one exit cuts the ends of all others."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for each in others:
+        each.cancel()
+    if others:
+        await asyncio.wait(others)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def _raised_by(task: asyncio.Task[Any]) -> BaseException | None:
+    return task.exception() if task.done() and not task.cancelled() else None
 
 
 def _is_signal(error: BaseException) -> bool:
@@ -51,9 +78,12 @@ def _is_signal(error: BaseException) -> bool:
 
 
 def tell(error: BaseException) -> None:
-    """Log what a task raised, which one it was, and what it was about."""
-    ContextLogger(log, whereabouts.raised_in(error)).error(
-        "a task raised %s; that is its failure, and no end of the process",
+    """Log what a task or a callback raised, which task it was, and what it was about."""
+    about = whereabouts.raised_in(error)
+    ContextLogger(log, about).error(
+        "a task raised %s; that is its failure, and no end of the process"
+        if "task" in about
+        else "a callback raised %s; that is no end of the process",
         type(error).__name__,
         exc_info=error,
     )

@@ -37,6 +37,7 @@ from rws_operator.controller.controller import Controller
 from rws_operator.controller.environment import Environment
 from rws_operator.controller.events import Recorder
 from rws_operator.controller.openapi import Schemas
+from rws_operator.cut import cut_by
 from rws_operator.election.tenure import Tenure
 from rws_operator.health import FirstSync, Health, task_is_alive
 from rws_operator.heartbeat import Heartbeat
@@ -139,10 +140,12 @@ class Lifecycle:
         async with AsyncExitStack() as stack:
             stack.enter_context(self._heartbeat)
             if (client := given) is None:
-                connecting = connect(kubeconfig, context, user_agent=f"{self._name} (rws-operator)")
-                if (connected := await self._parts.unless_ending(connecting)) is None:
+                async with cut_by(self._parts.ending):
+                    agent = f"{self._name} (rws-operator)"
+                    connected = await connect(kubeconfig, context, user_agent=agent)
+                    client = await stack.enter_async_context(connected)
+                if self._parts.ending.is_set():
                     return
-                client = await stack.enter_async_context(connected)
             self.tenure.bind(client)
             informers = Informers(client, self._name)
             recorder = Recorder(client, self._name, identity())

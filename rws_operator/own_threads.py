@@ -3,16 +3,19 @@
 Not those of `asyncio.to_thread`: the author's code has these too, and may fill them for minutes,
 e.g. with backups. A token that waited for one would cost a healthy leader its Lease.
 
+`Thread.start` waits until the thread has started, so for the interpreter's lock, seconds where many
+threads compute; `start_new_thread` does not, and the loop must not.
+
 Invariants: a call never waits for another one, of the author's or of ours, not even for one that
-hangs; so each gets a thread, and who calls sees to it that they are few. No thread keeps the
-process from ending.
+hangs; so each gets a thread, and who calls sees to it that they are few. The loop waits for no
+thread's start, and the process for no thread's end.
 """
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import contextvars
-import threading
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -44,26 +47,28 @@ async def in_own_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs:
 
 
 class _Threads(Executor):
-    """One daemon thread a call; asyncio wants an executor."""
+    """One thread a call; asyncio wants an executor."""
 
     def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
         answer: Future[_T] = Future()
 
         def work() -> None:
-            if not answer.set_running_or_notify_cancel():
-                return
             try:
+                if not answer.set_running_or_notify_cancel():
+                    return
                 result = fn(*args, **kwargs)
+            except StopIteration as error:  # asyncio's futures can't hold one
+                answer.set_exception(RuntimeError(f"a call raised {error!r}"))
             except BaseException as error:  # it is for who waits, whatever it is
                 answer.set_exception(error)
             else:
                 answer.set_result(result)
 
         try:
-            threading.Thread(target=work, name="rws-own", daemon=True).start()
-        except RuntimeError as error:
+            _thread.start_new_thread(work, ())
+        except (RuntimeError, MemoryError) as error:
             raise OperatorError(
-                f"no thread can be started: {error}",
+                f"no thread can be started: {str(error) or 'no memory is left'}",
                 remedy="let the pod have more processes and memory",
             ) from error
         return answer

@@ -3,23 +3,23 @@
 `lifecycle` says which parts there are and in which order they start and stop. Invariants: no part
 ends unnoticed: each that ends before it was asked to, fails or is cancelled from within begins the
 end of the run and is told of; a lost Lease cancels the controllers at once, for the next leader may
-begin. (A part may lose a Lease of its own: that is a failure like any other.)
+begin. (A part may lose a Lease of its own: that is a failure like any other.) A run that is
+cancelled has no failure by that, in whatever order its tasks hear of it: `asyncio.run` cancels all
+that are left at its end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rws_operator.controller.outcome import explain
 from rws_operator.errors import LeadershipLost, OperatorError
 from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
-
-_T = TypeVar("_T")
+    from collections.abc import Awaitable, Callable, Sequence
 
 log = logging.getLogger("rws_operator.operator")
 
@@ -49,7 +49,7 @@ class Parts:
         *,
         elects: bool = False,
     ) -> asyncio.Task[None]:
-        """Start a part.
+        """Start a part; to be called in the task of the run, which ends it.
 
         Args:
             tasks: Whose task it is.
@@ -57,19 +57,10 @@ class Parts:
             work: Runs until it is cancelled, or until the end was asked for.
             elects: Whether it holds the Lease of the run.
         """
-        return tasks.create_task(self._guard(part, work, elects), name=f"{self._name}: {part}")
-
-    async def unless_ending(self, work: Coroutine[Any, Any, _T]) -> _T | None:
-        """Do what comes before the parts; None if the end was asked for before it was done."""
-        ending = asyncio.ensure_future(self.ending.wait())
-        working = asyncio.ensure_future(work)
-        try:
-            await asyncio.wait((ending, working), return_when=asyncio.FIRST_COMPLETED)
-            return working.result() if working.done() else None
-        finally:
-            ending.cancel()
-            working.cancel()
-            await asyncio.wait((ending, working))
+        owner = asyncio.current_task()
+        assert owner is not None
+        guarded = self._guard(part, work, elects, owner)
+        return tasks.create_task(guarded, name=f"{self._name}: {part}")
 
     def raise_failures(self) -> None:
         """Return if no part failed.
@@ -82,13 +73,22 @@ class Parts:
         if self._failures:
             raise self._failures[0]
 
-    async def _guard(self, part: str, work: Callable[[], Awaitable[None]], elects: bool) -> None:
+    async def _guard(
+        self,
+        part: str,
+        work: Callable[[], Awaitable[None]],
+        elects: bool,
+        owner: asyncio.Task[Any],
+    ) -> None:
         """Run a part; its end ends everything."""
         handling.set({"part": part})
         try:
             await work()
             if not self.ending.is_set():
-                raise self._error(part, "ended although nobody asked it to")
+                raise self._error(
+                    f"{part} ended although nobody asked it to",
+                    remedy="a Runnable's run() returns once environment.stopping is set",
+                )
         except LeadershipLost as error:
             self._fail(part, error)
             if elects:
@@ -98,21 +98,27 @@ class Parts:
         except Exception as error:  # `raise_failures` raises it
             self._fail(part, error)
         except asyncio.CancelledError:
-            if not self.ending.is_set():
-                self._fail(part, self._error(part, "was cancelled from within"))
+            # Who cancels all cancels the owner before any of them hears of it.
+            if not self.ending.is_set() and not owner.cancelling():
+                failure = self._error(
+                    f"{part} was cancelled from within",
+                    remedy="a handler must not cancel what it did not start, nor a Runnable's "
+                    "run() raise CancelledError",
+                )
+                self._fail(part, failure)
             raise
         except (SystemExit, KeyboardInterrupt) as error:
-            failure = self._error(part, f"raised {type(error).__name__}")
+            failure = self._error(
+                f"{part} raised {type(error).__name__}",
+                remedy="raise an error that says what is wrong, instead of leaving the process",
+            )
             failure.__cause__ = error
             self._fail(part, failure)
         finally:
             self.ending.set()
 
-    def _error(self, part: str, what: str) -> OperatorError:
-        return OperatorError(
-            f"operator {self._name}: {part} {what}",
-            remedy="a Runnable's run() returns once environment.stopping is set",
-        )
+    def _error(self, what: str, *, remedy: str) -> OperatorError:
+        return OperatorError(f"operator {self._name}: {what}", remedy=remedy)
 
     def _fail(self, part: str, error: Exception) -> None:
         log.error("a part failed, stopping", extra={"part": part, "error": explain(error)})

@@ -96,9 +96,6 @@ def run(
         return exits.run(_serve(program, start, debug=debug))
     except KeyboardInterrupt:
         return 1
-    except SystemExit as error:  # of a task that was cancelled since the work was over
-        exits.tell(error)
-        return 1
 
 
 def spare_the_collector() -> None:

@@ -12,7 +12,7 @@ from rws_operator import exits
 from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 
 @pytest.fixture
@@ -75,7 +75,76 @@ def test_a_task_that_nobody_awaits_and_a_callback_end_nothing(
 
     assert exits.run(main()) == "done"
     assert ran == [1, 2]
-    assert len(caplog.records) == 2
+    by_callback, by_task = (record.getMessage() for record in caplog.records)
+    assert by_callback == "a callback raised SystemExit; that is no end of the process"
+    assert by_task == "a task raised SystemExit; that is its failure, and no end of the process"
+
+
+@pytest.mark.parametrize("ending", ["an answer", ValueError("why it failed"), None])
+def test_what_exits_as_the_main_task_ends_leaves_it_its_end(ending: str | Exception | None) -> None:
+    """Neither its answer nor its error is lost, whatever exits in the same round of the loop."""
+
+    async def main() -> str:
+        beside.extend(asyncio.create_task(leave(SystemExit(3))) for _ in range(2))
+        await asyncio.sleep(0)
+        assert not any(each.done() for each in beside)  # they exit in the round that follows
+        if isinstance(ending, Exception):
+            raise ending
+        if ending is None:
+            raise asyncio.CancelledError
+        return ending
+
+    beside: list[asyncio.Task[None]] = []
+    if isinstance(ending, str):
+        assert exits.run(main()) == ending
+    else:
+        with pytest.raises(type(ending) if ending else asyncio.CancelledError):
+            exits.run(main())
+    assert [repr(each.exception()) for each in beside] == ["SystemExit(3)"] * 2
+
+
+def test_what_exits_while_it_is_ended_cuts_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Tasks that are left are cancelled; one that exits then keeps none, nor main, from its end."""
+    ended: list[str] = []
+
+    async def exits_late() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise SystemExit(0)
+
+    def exit_late(name: str) -> None:
+        exiting.append(asyncio.create_task(exits_late(), name=name))
+
+    async def left(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            exit_late(f"after {name}")
+            await asyncio.sleep(0.01)
+            ended.append(name)
+
+    async def generate() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await asyncio.sleep(0)
+            ended.append("generator")
+
+    async def main() -> None:
+        kept.extend((asyncio.create_task(left("one")), generator := generate()))
+        exit_late("now")
+        await anext(generator)
+        await asyncio.sleep(0)
+        raise ValueError("why it failed")
+
+    kept: list[object] = []
+    exiting: list[asyncio.Task[None]] = []
+    with pytest.raises(ValueError, match="why it failed"):
+        exits.run(main())
+    assert ended == ["one", "generator"]
+    assert [each.__dict__["context"]["task"] for each in caplog.records] == ["now", "after one"]
+    assert [repr(each.exception()) for each in exiting] == ["SystemExit(0)"] * 2
 
 
 def test_what_the_main_task_raises_is_raised() -> None:

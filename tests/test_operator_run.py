@@ -19,7 +19,7 @@ from rws_operator import (
     identity,
     kinds,
 )
-from rws_operator.client import client
+from rws_operator.client import Client, client
 from rws_operator.controller.executor import Executor
 from rws_operator.errors import ConfigurationError, LeadershipLost, OperatorError
 from rws_operator.manifests import Rbac
@@ -363,6 +363,34 @@ async def test_a_cancelled_run_does_not_wait_for_events(
             await asyncio.wait([task], timeout=10)
             assert task.cancelled()
     assert await holder(cluster, namespace.name, "hurried") == ""
+
+
+@pytest.mark.behaviour("RUN-07")
+async def test_a_run_that_is_cancelled_as_it_connects_closes_its_client(
+    cluster: TestCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the round of the loop in which there is one, too."""
+    opened, closed = list[Client](), list[Client]()
+    log_in, close = Client.log_in, Client.close
+
+    async def cancel_as_it_logs_in(opening: Client) -> None:
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await log_in(opening)
+        opened.append(opening)
+
+    async def note_close(closing: Client) -> None:
+        await close(closing)
+        closed.append(closing)
+
+    monkeypatch.setattr(Client, "log_in", cancel_as_it_logs_in)
+    monkeypatch.setattr(Client, "close", note_close)
+    operator = Operator("hasty")
+    operator.add(Task("part", None))
+    task = asyncio.create_task(operator.run(kubeconfig=str(cluster.kubeconfig)))
+    await asyncio.wait([task], timeout=20)
+    assert task.cancelled()
+    assert len(opened) == 1
+    assert closed == opened
 
 
 @pytest.mark.behaviour("RUN-07")

@@ -1,5 +1,6 @@
 """The runtime's own threads: never waited for, whatever else is at work."""
 
+import _thread
 import asyncio
 import subprocess
 import sys
@@ -34,17 +35,45 @@ async def test_a_call_has_arguments_context_result_and_error() -> None:
     )
     with pytest.raises(ZeroDivisionError):
         await in_own_thread(lambda: 1 / 0)
+    with pytest.raises(RuntimeError, match=r"raised StopIteration\(\)"):
+        async with asyncio.timeout(10):
+            await in_own_thread(next, iter(()))
 
 
-async def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_waits_for_no_threads_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside many threads that compute, `Thread.start` would hold it up for a second."""
+    by: list[int] = []
+    wait = threading.Event.wait
+
+    def waits(event: threading.Event, timeout: float | None = None) -> bool:
+        by.append(threading.get_ident())
+        return wait(event, timeout)
+
+    monkeypatch.setattr(threading.Event, "wait", waits)
+    await in_own_thread(int)
+    assert threading.get_ident() not in by
+    threading.Thread(target=int).start()
+    assert threading.get_ident() in by  # such a wait would have been seen
+
+
+@pytest.mark.parametrize(
+    ("why", "says"),
+    [
+        (RuntimeError("can't start new thread"), "can't start new thread"),
+        (MemoryError(), "no memory is left"),
+    ],
+)
+async def test_a_thread_that_cannot_be_had(
+    monkeypatch: pytest.MonkeyPatch, why: Exception, says: str
+) -> None:
     """It is an error of ours, which every caller expects; the function was not called."""
 
-    def refuse(_: Any) -> None:
-        raise RuntimeError("can't start new thread")
+    def refuse(*_: Any) -> None:
+        raise why
 
     called: list[int] = []
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(OperatorError, match="can't start new thread: let the pod have more"):
+    monkeypatch.setattr(_thread, "start_new_thread", refuse)
+    with pytest.raises(OperatorError, match=f"{says}: let the pod have more"):
         await in_own_thread(called.append, 1)
     assert called == []
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from typing import Any
 from weakref import WeakSet
 
 from rws_operator import metrics
@@ -41,6 +42,7 @@ class Informers:
         self._times = times
         self._informers: dict[tuple[Kind, Selection], Informer] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._owner: asyncio.Task[Any] | None = None
 
     def informer(
         self, kind: Kind, selection: Selection = EVERYTHING, *, keep_own_fields: bool = False
@@ -76,6 +78,7 @@ class Informers:
 
     async def run(self) -> None:
         """Watch until cancelled."""
+        self._owner = asyncio.current_task()
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -131,7 +134,7 @@ class Informers:
         try:
             await reflector.run()
         except asyncio.CancelledError:
-            if self._group is None:
+            if self._group is None or self._is_cancelled():
                 raise
             raise OperatorError(
                 f"the watch of {informer} was ended by a cancellation that nobody asked for",
@@ -140,6 +143,10 @@ class Informers:
             ) from None
         finally:
             self._group = None  # the end of one is the end of all
+
+    def _is_cancelled(self) -> bool:
+        """Whether `run` is, which may hear of it after its watches: `asyncio.run` cancels all."""
+        return self._owner is not None and self._owner.cancelling() > 0
 
 
 def _why(informer: Informer) -> str:

@@ -2,8 +2,9 @@
 
 A context belongs to a connection, not to the client: when a CA or certificate file is replaced,
 the next connection is made with a new context while open streams go on with the old one. A file
-that can't be read at that moment changes nothing: what works, stays. Contexts are made off the
-event loop: to parse a bundle of authorities takes long enough to be felt there.
+that can't be read at that moment changes nothing: what works, stays. Files are looked at and
+contexts made off the event loop: a file may lie on a network, and to parse a bundle of authorities
+takes long enough to be felt there.
 """
 
 from __future__ import annotations
@@ -94,20 +95,29 @@ class TlsContexts:
     async def _look(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
         """Look at the files, and make another context if they have changed."""
         context = self._context
-        seen = (certificate, *map(_fingerprint, self._files))
         # Set now: the others go on with the old context while the new one is made.
         self._look_again = self._now() + _CHECK_SECONDS
-        if context is None or seen != self._seen:
-            try:
-                context = await in_own_thread(make_context, self._tls, certificate)
-            except OperatorError as error:
-                if context is None:
-                    raise
-                _log.warning("new TLS files can't be used, the old ones stay: %s", error)
-            else:
-                self._context, self._seen = context, seen
+        try:
+            changed = await in_own_thread(self._make_if_changed, certificate)
+        except OperatorError as error:
+            if context is None:
+                raise
+            _log.warning("new TLS files can't be used, the old ones stay: %s", error)
+        else:
+            context, self._seen = changed
+            self._context = context
         self._certificate = certificate
         return context
+
+    def _make_if_changed(
+        self, certificate: ClientCertificate | None
+    ) -> tuple[ssl.SSLContext, tuple[object, ...]]:
+        """The context that the files ask for, and what was seen of them; called in a thread."""
+        context, before = self._context, self._seen
+        seen = (certificate, *map(_fingerprint, self._files))
+        if context is None or seen != before:
+            context = make_context(self._tls, certificate)
+        return context, seen
 
     def distrust(self) -> None:
         """Look at the files at the next call: a handshake has just failed."""

@@ -119,7 +119,7 @@ def develop(program: DevelopedProgram, *, debug: bool) -> int:
     tell_loaded()
     try:
         exits.run(_Run(program, *_run).run())
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # which fails a run, as in `process`
         for each in _leaves(error):
             tell_error(each, debug=debug)
             if isinstance(each, Refused):

@@ -15,6 +15,7 @@ from rws_operator.resources.kind import Kind
 from rws_operator.resources.record import ObjectRecord, decode_record
 from rws_operator.testing.eventually import eventually
 from rws_operator.watch import Selection
+from rws_operator.watch.reflector import Reflector
 from tests.watch.kit import SECRET, Watched
 
 Start = Callable[..., AbstractAsyncContextManager[Watched]]
@@ -132,6 +133,23 @@ async def test_a_watch_whose_task_is_cancelled_is_no_silent_end(
         await watch_until_it_ends()
     assert raised.group_contains(OperatorError, match="a cancellation that nobody asked for")
     assert len(_leaves(raised.value)) == 1
+
+
+@pytest.mark.parametrize("watch_first", [True, False])
+async def test_the_end_of_all_tasks_is_no_failure_of_a_watch(
+    monkeypatch: pytest.MonkeyPatch, watch_first: bool
+) -> None:
+    """`asyncio.run` cancels all at its end, in any order: a watch before its informers, too."""
+    monkeypatch.setattr(Reflector, "run", lambda self: asyncio.Event().wait())
+    kept = informers.Informers(None, "test")  # type: ignore[arg-type]
+    watch = f"watch {kept.informer(SECRET)}"
+    running = asyncio.create_task(kept.run())
+    await asyncio.sleep(0.01)
+    tasks = [_task(watch), running]
+    for task in tasks if watch_first else reversed(tasks):
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert running.cancelled()
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

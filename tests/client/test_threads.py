@@ -1,8 +1,8 @@
 """A client needs no thread that the author's code may fill."""
 
+import _thread
 import asyncio
 import socket
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +67,10 @@ async def test_names_are_looked_up_as_ever(host: str, family: socket.AddressFami
 async def test_a_name_that_no_thread_can_be_had_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The request fails as if the name could not be looked up, which every caller expects."""
 
-    def refuse(_: Any) -> None:
+    def refuse(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(_thread, "start_new_thread", refuse)
     client = ScriptedServer("http://localhost:1").client()
     async with client:
         with pytest.raises(ConnectionFailed, match="can't be resolved"):

@@ -129,23 +129,25 @@ async def test_a_broken_file_changes_nothing(
     assert await contexts.current() is first
 
 
-async def test_a_context_is_made_off_the_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", ["_fingerprint", "make_context"])
+async def test_files_are_looked_at_and_read_off_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """While new files are read the loop goes on, and so do requests, with the old context."""
+    """Meanwhile the loop goes on, and so do requests, with the old context."""
     now = 0.0
     ca = tmp_path / "ca.crt"
     ca.write_bytes(CertificateAuthority().cert_pem)
     contexts = TlsContexts(Tls(ca=ca), lambda: now)
     first = await contexts.current()
     reading, may_end = threading.Event(), threading.Event()
+    quick = getattr(tls, step)
 
-    def slow(*arguments: Any) -> ssl.SSLContext:
+    def slow(*arguments: Any) -> Any:
         reading.set()
         assert may_end.wait(10)
-        return make_context(*arguments)
+        return quick(*arguments)
 
-    monkeypatch.setattr(tls, "make_context", slow)
+    monkeypatch.setattr(tls, step, slow)
     replace(ca, CertificateAuthority().cert_pem)
     now = 20.0
     renewing = asyncio.create_task(contexts.current())

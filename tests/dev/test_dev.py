@@ -286,6 +286,47 @@ def test_a_run_that_dies_is_told(session: Session):
     save(session, "text} 1", "text} 2")
 
 
+EXITS_IN_A_TASK = """
+    async def leave():
+        raise SystemExit(0)
+    await asyncio.wait([asyncio.create_task(leave(), name="leaving")])
+    await ctx.apply_owned("""
+
+EXITS_AT_THE_START = """
+
+class Leaves:
+    name = "leaves"
+    def rules(self): return []
+    def kinds(self): return []
+    def bind(self, environment): raise SystemExit(0)
+    async def run(self): ...
+
+operator.add(Leaves())
+"""
+
+
+def test_a_task_that_exits_ends_no_run(session: Session):
+    """As where the program serves: it is told, and the same process goes on."""
+    since = session.mark()
+    text = NOTES.replace("\n    await ctx.apply_owned(", EXITS_IN_A_TASK, 1)
+    session.program.file.write_text(f"import asyncio\n{text}")
+    session.wait_for(RUNNING, since)
+    running = session.run_process()
+    for name in ("left", "left-again"):
+        session.admin.request_json("POST", notes_path(), note(name, "a"))
+        wait_until(partial(is_answered, session, name, "a 1"))
+    assert session.run_process() == running
+    session.wait_for("a task raised SystemExit; .*task=leaving", since)
+
+
+def test_a_start_that_exits_is_told_as_a_failure(session: Session):
+    """Whatever its exit code: what does not run looks like nothing at all otherwise."""
+    since = session.mark()
+    session.program.file.write_text(NOTES + EXITS_AT_THE_START)
+    session.wait_for("^SystemExit: 0$", since)
+    session.wait_for("the next save starts it again", since)
+
+
 def test_an_import_that_hangs_is_told_with_its_line(session: Session):
     """A connection that nobody answers looks like nothing at all otherwise."""
     since = session.mark()
