@@ -125,7 +125,8 @@ class Observer:
         self._stuck[handler].inc()
         log.warning(
             "a handler hangs: it, or a thread it left, did not end when it was cancelled; its "
-            "object stays locked until it does: handler=%s controller=%s object=%s",
+            "object stays locked until it does. Give the call that hangs a timeout, and let "
+            "CancelledError through: handler=%s controller=%s object=%s",
             handler,
             self._controller,
             record.key,
