@@ -34,10 +34,14 @@ _HIDDEN = "***"
 _SECRET_KEY = re.compile(
     r"token|password|passwd|secret_?data|authorization|private_?key|api_?key|credential", re.I
 )
+_WORD = "[A-Za-z0-9_-]"
 _SECRET_TEXT = re.compile(
     r"(?P<keep>\b(?:Bearer|Basic) +)[A-Za-z0-9._~+/=-]{8,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*",  # a JSON web token
+    # A JSON web token. The look-ahead comes first, once a word: others write what is searched, and
+    # to try each "eyJ" of a long word up to its end takes a time that is quadratic.
+    rf"|(?<!{_WORD})(?={_WORD}++\.{_WORD}++\.)(?P<before>{_WORD}*?)"
+    rf"\beyJ{_WORD}{{10,}}\.{_WORD}+\.{_WORD}*",
     re.S,
 )
 _LONGEST_TRACE = 16_384  # characters
@@ -192,7 +196,7 @@ _FORMATTERS: Mapping[str, Callable[[TextIO], logging.Formatter]] = {
 
 def redact(text: str) -> str:
     """Blank out what looks like a credential: bearer tokens, JSON web tokens, private keys."""
-    return _SECRET_TEXT.sub(lambda found: (found["keep"] or "") + _HIDDEN, text)
+    return _SECRET_TEXT.sub(lambda found: (found["keep"] or found["before"] or "") + _HIDDEN, text)
 
 
 def _context(record: logging.LogRecord) -> dict[str, object]:

@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from rws_operator import exits
 from rws_operator.controller.executor import Executor
+from rws_operator.controller.outcome import leaves_of
 from rws_operator.errors import OperatorError
 from rws_operator.guard import Guard, Guarded
 
@@ -118,7 +119,7 @@ async def _serve(program: Runner, start: Callable[[], Awaitable[None]], *, debug
             await start()
             code = 0
         except* OperatorError as group:
-            for error in _flat(group):
+            for error in leaves_of(group):
                 tell_failure(error, debug=debug)
         except* asyncio.CancelledError:
             pass
@@ -140,10 +141,3 @@ def tell_failure(error: BaseException, *, debug: bool) -> int:
 def say(line: str) -> None:
     """Tell the user something that is no output of the program's."""
     print(line, file=sys.stderr, flush=True)
-
-
-def _flat(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    errors: list[BaseException] = []
-    for error in group.exceptions:
-        errors += _flat(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return errors

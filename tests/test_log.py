@@ -6,6 +6,7 @@ import logging
 import re
 import subprocess
 import sys
+from time import process_time
 from typing import Literal
 
 import pytest
@@ -94,6 +95,7 @@ def test_extra_of_a_plain_logger_is_shown_too() -> None:
         "Bearer abcdefghijklmnop",
         "Authorization: Basic dXNlcjpwYXNzd29yZA==",
         "eyJhbGciOiJSUzI1NiIsIm.eyJzdWIiOiJ4In0.c2lnbmF0dXJl",
+        "token-eyJhbGciOiJSUzI1NiIsIm.eyJzdWIiOiJ4In0.c2lnbmF0dXJl",
         "-----BEGIN RSA PRIVATE KEY-----\nMIIabcdefghijklmnop\n-----END RSA PRIVATE KEY-----",
         "-----BEGIN PRIVATE KEY-----\nMIIabcdefghijklmnop",
     ],
@@ -130,6 +132,33 @@ def test_a_traceback_is_bounded(style: Style) -> None:
     except ValueError:
         logger("test").exception("failed")
     assert "MIIabcdef" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [
+        "eyJaaaaaaaaaa-",
+        "eyJaaaaaaaaaa.",
+        "-eyJaaaaaaaaaa-a.",
+        "Basic        ",
+        "-----BEGIN ",
+        "-----END ",
+        "-----BEGIN PRIVATE KEY",
+    ],
+)
+@pytest.mark.parametrize("first", ["", "-----BEGIN PRIVATE KEY-----", "eyJaaaaaaaaaa."])
+def test_the_search_for_credentials_is_quick(first: str, repeated: str) -> None:
+    """Whatever others wrote: an error that quotes a field of 1 MB must not block the event loop."""
+    text = first + repeated * (1_000_000 // len(repeated))
+    began = process_time()
+    redact(text)
+    assert process_time() - began < 10  # a minute, were it quadratic
+
+
+def test_what_stands_before_a_token_is_kept() -> None:
+    """Only the token is hidden, in a word with others too."""
+    token = "eyJhbGciOiJSUzI1NiIsIm.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"
+    assert redact(f"a.b.c key-{token}, {token} x") == "a.b.c key-***, *** x"
 
 
 def test_values_under_telling_names_are_hidden() -> None:

@@ -329,7 +329,7 @@ class Controller(Generic[T]):
                 informer.subscribe(child_changed)
         self._mappings = []
         for watch in self.watches:
-            mapping = MappedTrigger(watch, self.kind, self.name, loop.add)
+            mapping = MappedTrigger(watch, self.kind, self.name, loop.add, loop.add_all)
             self._mappings.append(mapping)
             # Runs may write there too: which fields are ours tells their writes from others'.
             declared = watched.declare(

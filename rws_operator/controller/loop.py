@@ -148,6 +148,12 @@ class Loop:
         if self._cached(key) is not None:
             self.queue.add(key, lane)
 
+    def add_all(self) -> None:
+        """Queue the keys of all cached objects, behind what changes."""
+        for informer in self._main:
+            for record in informer.list():
+                self.queue.add(record.key, Lane.LOW)
+
     # The life of the loop.
 
     async def run(self) -> None:
@@ -211,9 +217,7 @@ class Loop:
         spread = (1 - RESYNC_SPREAD, 1 + RESYNC_SPREAD)
         while True:
             await asyncio.sleep(RESYNC_SECONDS * random.uniform(*spread))  # noqa: S311 - no secret
-            for informer in self._main:
-                for record in informer.list():
-                    self.queue.add(record.key, Lane.LOW)
+            self.add_all()
 
     # The runs.
 

@@ -1,13 +1,12 @@
 """Runs what an author's mapping of a watched kind names, also where the mapping raises.
 
-A mapping that raises is tried again, with back-off, for the oldest state of the object not mapped
-yet and for the newest: a bug ends with the next version, but what a mapping looks up may be there
-a moment later.
+A mapping that raises for an object that is there is called again, with back-off, for the oldest
+state not mapped yet and for the newest: a bug ends with the next version, but what a mapping looks
+up may be there a moment later. An object that is gone is not kept for that: whomever its end
+concerns is among the objects of the controller, so all of them run (see `resync`).
 
-Invariants: a change of an object that is there is never lost. What is kept is bounded: two states
-of each object that is there, and of deleted ones, whose end still concerns somebody, the last
-`MOST_DELETED`, for `TRIES_OF_DELETED` tries each. What is given up on is logged. One cause, however
-many objects fail by it, is told once in `TELL_SECONDS`.
+Invariants: no change is lost. What is kept is bounded: two states of each object that is there. One
+cause, however many objects fail by it, is told once in `TELL_SECONDS`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rws_operator import metrics
 from rws_operator.controller.backoff import Backoff
 from rws_operator.controller.form import reader_of_kind
-from rws_operator.controller.outcome import explain
+from rws_operator.controller.handlers import name_of
+from rws_operator.controller.outcome import explain, is_foreign
+from rws_operator.controller.resync import Resync
 from rws_operator.controller.triggers import Target, Watch, Writer, either, lane_of
 from rws_operator.errors import ConfigurationError
 from rws_operator.queue import Lane
@@ -33,12 +34,6 @@ if TYPE_CHECKING:
     from rws_operator.resources.record import ObjectRecord
 
 BACKOFF = Backoff(first=1.0)
-
-TRIES_OF_DELETED = 8
-"""How often the mapping of a deleted object is tried, in about two minutes."""
-
-MOST_DELETED = 100
-"""How many deleted objects wait for another try."""
 
 TELL_SECONDS = 600.0
 """Time between two log lines about one cause."""
@@ -58,7 +53,6 @@ class _Unmapped:
     """States of one object that no mapping succeeded for yet."""
 
     states: list[_State]
-    is_deleted: bool
     failures: int = 0
     timer: asyncio.TimerHandle | None = None
 
@@ -71,10 +65,16 @@ class MappedTrigger:
         kind: The controller's own kind.
         controller: The controller's name, for the log and the metric.
         add: Queues a key.
+        add_all: Queues the keys of all objects of the controller, behind what changes.
     """
 
     def __init__(
-        self, watch: Watch, kind: Kind, controller: str, add: Callable[[ObjectKey, Lane], None]
+        self,
+        watch: Watch,
+        kind: Kind,
+        controller: str,
+        add: Callable[[ObjectKey, Lane], None],
+        add_all: Callable[[], None],
     ) -> None:
         self._watch = watch
         self._kind = kind
@@ -83,11 +83,14 @@ class MappedTrigger:
         self._read = reader_of_kind(watch.kind)
         self._source = kind_of(watch.kind)
         self._unmapped: dict[ObjectKey, _Unmapped] = {}
-        self._deleted: dict[ObjectKey, None] = {}  # those of them, in the order of their ends
+        self._resync = Resync(self._source, controller, add_all)
         self._told: dict[Hashable, float] = {}
+        self._is_closed = False
 
     def __call__(self, delta: Delta) -> None:
         """Map an object before and after a change."""
+        if self._is_closed:
+            return
         key = either(delta).key
         states = [
             _State(record, delta.writer) for record in (delta.old, delta.new) if record is not None
@@ -95,14 +98,18 @@ class MappedTrigger:
         before = self._forget(key)
         if before is not None:
             states = before.states + states
-        self._map(key, _Unmapped(states, is_deleted=delta.new is None), lane_of(delta))
+        self._map(key, _Unmapped(states), lane_of(delta), is_gone=delta.new is None)
 
     def close(self) -> None:
-        """Give up on mappings that wait for another try."""
+        """Give up on mappings that wait for another try, and begin no further one."""
+        self._is_closed = True
+        self._resync.close()
         for key in list(self._unmapped):
             self._forget(key)
 
-    def _map(self, key: ObjectKey, unmapped: _Unmapped, lane: Lane) -> None:
+    def _map(
+        self, key: ObjectKey, unmapped: _Unmapped, lane: Lane, *, is_gone: bool = False
+    ) -> None:
         failed, error = [], None
         for state in unmapped.states:
             try:
@@ -117,11 +124,14 @@ class MappedTrigger:
         if error is None:
             self._forget(key)
             return
+        if is_gone:
+            self._resync.ask()
+        else:
+            # One object changing while its mapping fails must not pile up states.
+            unmapped.states = failed if len(failed) == 1 else [failed[0], failed[-1]]
+            self._retry_later(key, unmapped)
         self._report(key, error)
-        # One object changing while its mapping fails must not pile up states.
-        unmapped.states = [failed[0], *failed[1:][-1:]]
-        unmapped.failures += 1
-        self._retry_later(key, unmapped)
+        del error  # its traceback holds this frame: only the garbage collector would free the two
 
     def _targets(self, record: ObjectRecord) -> set[ObjectKey]:
         token = handling.set({"controller": self._controller, "watched": record.key})
@@ -144,48 +154,32 @@ class MappedTrigger:
         return ObjectKey(namespace, name)
 
     def _retry_later(self, key: ObjectKey, unmapped: _Unmapped) -> None:
-        if unmapped.is_deleted:
-            if unmapped.failures >= TRIES_OF_DELETED:
-                self._give_up(key)
-                return
-            self._deleted.setdefault(key)
-            if len(self._deleted) > MOST_DELETED:
-                self._give_up(next(iter(self._deleted)))
+        unmapped.failures += 1
         loop = asyncio.get_running_loop()
         delay = BACKOFF.delay(unmapped.failures)
         unmapped.timer = loop.call_later(delay, self._map, key, unmapped, Lane.NORMAL)
         self._unmapped[key] = unmapped
 
     def _forget(self, key: ObjectKey) -> _Unmapped | None:
-        self._deleted.pop(key, None)
         unmapped = self._unmapped.pop(key, None)
         if unmapped is not None and unmapped.timer is not None:
             unmapped.timer.cancel()
         return unmapped
-
-    def _give_up(self, key: ObjectKey) -> None:
-        self._forget(key)
-        if self._is_due("given up"):
-            _log.error(
-                "a deleted object could not be mapped, so nothing runs for its end: "
-                "controller=%s kind=%s object=%s",
-                self._controller,
-                self._source.resource,
-                key,
-            )
 
     def _report(self, key: ObjectKey, error: BaseException) -> None:
         metrics.mapping_errors.labels(self._controller).inc()
         is_debug = _log.isEnabledFor(logging.DEBUG)
         if self._is_due(_cause(error)) or is_debug:
             _log.error(
-                "a watch's mapping failed: controller=%s kind=%s object=%s failing=%d error=%s",
+                "a watch's mapping failed; mend it, or have it return None for an object that "
+                "concerns nobody: controller=%s mapping=%s kind=%s object=%s waiting=%d error=%s",
                 self._controller,
+                name_of(self._watch.to),
                 self._source.resource,
                 key,
-                len(self._unmapped.keys() | {key}),
+                len(self._unmapped),
                 explain(error),
-                exc_info=error if is_debug else None,
+                exc_info=error if is_debug or is_foreign(error) else None,
             )
 
     def _is_due(self, cause: Hashable) -> bool:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from rws_operator import metrics
 from rws_operator.controller.form import Reference
 from rws_operator.controller.handlers import HandlerExit
-from rws_operator.controller.outcome import Outcome, Verdict, explain, shortened
+from rws_operator.controller.outcome import Outcome, Verdict, explain, is_foreign, shortened
 from rws_operator.controller.regarding import object_reference
-from rws_operator.errors import Conflict, OperatorError
+from rws_operator.errors import Conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -125,7 +125,8 @@ class Observer:
         self._stuck[handler].inc()
         log.warning(
             "a handler hangs: it, or a thread it left, did not end when it was cancelled; its "
-            "object stays locked until it does: handler=%s controller=%s object=%s",
+            "object stays locked until it does. Give the call that hangs a timeout, and let "
+            "CancelledError through: handler=%s controller=%s object=%s",
             handler,
             self._controller,
             record.key,
@@ -158,7 +159,7 @@ class Observer:
         next_try = "when the object changes" if retry_in is None else f"in {retry_in:.3g} s"
         level = logging.INFO if isinstance(outcome.error, Conflict) else logging.ERROR
         shows_place = (
-            attempt == 0 and outcome.verdict is Verdict.FAILED and _is_foreign(outcome.error)
+            attempt == 0 and outcome.verdict is Verdict.FAILED and is_foreign(outcome.error)
         )
         traceback = outcome.error if shows_place or log.isEnabledFor(logging.DEBUG) else None
         log.log(level, "%s failed: %s next_try=%s", what, why, next_try, exc_info=traceback)
@@ -181,10 +182,3 @@ class Observer:
         self._recorder.record(
             object_reference(about), "Warning", reason, note, action, self._reporter
         )
-
-
-def _is_foreign(error: BaseException) -> bool:
-    """Whether an error is none of this package's, whose texts say all there is to say."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(_is_foreign, error.exceptions))
-    return not isinstance(error, OperatorError)

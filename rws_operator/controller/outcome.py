@@ -110,14 +110,22 @@ def _tells_the_end_of(namespace: str, error: BaseException) -> bool:
 
 
 def leaves_of(error: BaseException) -> Iterator[BaseException]:
-    """An error, or all that it groups: a TaskGroup wraps what its tasks raise."""
-    pending = [error]
+    """An error, or all that it groups, each once: a TaskGroup wraps what its tasks raise."""
+    pending, seen = [error], set()
     while pending:
         each = pending.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
         if isinstance(each, BaseExceptionGroup):
-            pending.extend(each.exceptions)
+            pending.extend(reversed(each.exceptions))
         else:
             yield each
+
+
+def is_foreign(error: BaseException) -> bool:
+    """Whether an error is none of this package's, whose texts say all there is to say."""
+    return any(not isinstance(each, OperatorError) for each in leaves_of(error))
 
 
 def _tree(error: BaseException) -> Iterator[BaseException]:
@@ -141,18 +149,23 @@ def _cause(error: BaseException) -> BaseException | None:
     return error.__context__
 
 
+class _Room:
+    """What is left of a line, and which errors stand in it."""
+
+    def __init__(self) -> None:
+        self.left = LONGEST_TEXT
+        self.told: set[int] = set()
+
+
 def explain(error: BaseException) -> str:
-    """An error and its causes as one line of bounded length, each text once."""
-    texts: list[str] = []
-    seen: set[int] = set()
-    each: BaseException | None = error
-    while each is not None and id(each) not in seen:
-        seen.add(id(each))
-        text = _text(each)
-        if not any(text in earlier for earlier in texts):
-            texts.append(text)
-        each = _cause(each)
-    return shortened(": ".join(texts))
+    """An error and its causes as one line of bounded length, each text once.
+
+    No more is read than is told: else many errors, or large ones, would keep the event loop busy.
+    """
+    text = _chain(error, _Room())
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return f"{text[:LONGEST_TEXT]}... (more than {LONGEST_TEXT} characters)"
 
 
 def shortened(text: str) -> str:
@@ -162,18 +175,41 @@ def shortened(text: str) -> str:
     return f"{text[:LONGEST_TEXT]}... ({len(text)} characters)"
 
 
-def _text(error: BaseException) -> str:
+def _chain(error: BaseException, room: _Room) -> str:
+    """An error and its causes, until the room is used up."""
+    texts: list[str] = []
+    each: BaseException | None = error
+    while each is not None and id(each) not in room.told and room.left >= 0:
+        room.told.add(id(each))
+        left = room.left
+        text = _text(each, room)
+        is_new = not any(text in earlier for earlier in texts)
+        if is_new:
+            texts.append(text)
+        room.left = left - len(text) if is_new else left
+        each = _cause(each)
+    return ": ".join(texts)
+
+
+def _text(error: BaseException, room: _Room) -> str:
     try:
-        text, notes = _bare_text(error), getattr(error, "__notes__", ())
-        return f"{text} ({'; '.join(notes)})" if notes else text
+        text, notes = _bare_text(error, room), getattr(error, "__notes__", ())
+        return f"{text} ({shortened('; '.join(notes))})" if notes else text
     except BaseException:  # an author's error may fail to tell what it is about, in any way
         return f"{type(error).__name__}, whose text can't be read"
 
 
-def _bare_text(error: BaseException) -> str:
+def _bare_text(error: BaseException, room: _Room) -> str:
     if isinstance(error, BaseExceptionGroup):
-        return f"{error.message}: " + "; ".join(explain(each) for each in error.exceptions)
+        return _group_text(error, room)
     text = shortened(" ".join(str(error).split()))
     if isinstance(error, OperatorError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _group_text(group: BaseExceptionGroup[BaseException], room: _Room) -> str:
+    message = shortened(group.message)
+    room.left -= len(message)
+    told = (_chain(each, room) for each in group.exceptions)
+    return f"{message}: " + "; ".join(text for text in told if text)

@@ -39,7 +39,9 @@ class Watch:
             name) pairs, names (in the changed object's namespace) or objects; or one ObjectKey,
             name or object; or None. It is called for the object before and after the change.
             It runs on the event loop, so it must not block. Where it raises it is called again,
-            with back-off; for an object that is gone, some two minutes long.
+            with back-off. Where it raises for an object that is gone, all objects of the controller
+            run instead, once for all that went meanwhile: a second later at first, up to 5 minutes
+            apart where that goes on.
         namespaces: Where to watch; None for wherever the controller does.
         label_selector: Restricts the objects watched, e.g. ``app=db``.
 

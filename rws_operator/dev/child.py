@@ -28,6 +28,7 @@ import msgspec
 from rws_operator import exits
 from rws_operator.client import client
 from rws_operator.controller.executor import Executor
+from rws_operator.controller.outcome import leaves_of
 from rws_operator.dev import install
 from rws_operator.dev.account import Account
 from rws_operator.dev.console import tell, tell_trouble
@@ -120,7 +121,7 @@ def develop(program: DevelopedProgram, *, debug: bool) -> int:
     try:
         exits.run(_Run(program, *_run).run())
     except (Exception, SystemExit) as error:  # which fails a run, as in `process`
-        for each in _leaves(error):
+        for each in leaves_of(error):
             tell_error(each, debug=debug)
             if isinstance(each, Refused):
                 report(_run[1], Event("refused"))
@@ -228,9 +229,3 @@ def _exit_code(end: SystemExit) -> int:
         return end.code or 0
     tell_trouble(str(end.code))
     return 1
-
-
-def _leaves(error: BaseException) -> list[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        return [leaf for each in error.exceptions for leaf in _leaves(each)]
-    return [error]

@@ -6,6 +6,7 @@ import logging
 import socket
 import sys
 from collections.abc import Awaitable, Callable
+from time import process_time
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from prometheus_client import REGISTRY
 
 from rws_operator import errors
 from rws_operator.client import Client, ClientConfig, Impersonation
+from rws_operator.client.answer import error_of
 from rws_operator.client.credentials import FixedCredentials
 from tests.client.scripted import ScriptedServer, hang, ok, raw, raw_server, status, targets
 
@@ -105,6 +107,15 @@ async def test_an_html_page_becomes_one_line(server: ScriptedServer) -> None:
     assert "502 BadGateway: an HTML page" in message
     assert "(502 Bad Gateway)" in message
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("repeated", ["<h1>", "<title", "<title> "])
+def test_an_html_page_is_read_quickly(repeated: str) -> None:
+    """Anybody may have written it, so no page takes a time that is quadratic."""
+    page = repeated.encode() * (500_000 // len(repeated))
+    began = process_time()
+    assert "(no title)" in str(error_of(502, page, {}, "GET /", "a file"))
+    assert process_time() - began < 10
 
 
 async def test_plain_text_becomes_one_line(server: ScriptedServer) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rws_operator.controller.action import Action
 from rws_operator.controller.backoff import Backoff
-from rws_operator.controller.outcome import Outcome, Verdict, explain, judge
+from rws_operator.controller.outcome import Outcome, Verdict, explain, judge, leaves_of
 from rws_operator.errors import (
     ConfigurationError,
     Forbidden,
@@ -143,6 +143,52 @@ def test_explain_is_bounded() -> None:
         assert len(text) < 4200
         assert text.endswith(" characters)")
     assert explain(ValueError("x" * 5_000_000)).startswith("ValueError: xxx")
+
+
+def in_twos(error: Exception, depth: int) -> Exception:
+    """Groups in groups that hold each twice, down to an error."""
+    for _ in range(depth):
+        pair: list[Exception] = [error, error]
+        error = ExceptionGroup("g", pair)
+    return error
+
+
+def test_explain_reads_no_more_than_it_tells() -> None:
+    """Of a long chain, a large group, or groups that share members, the rest isn't looked at."""
+    reads = 0
+
+    class Counted(Exception):
+        def __str__(self) -> str:
+            nonlocal reads
+            reads += 1
+            return f"{reads} " + "y" * 2000
+
+    chain: Exception = Counted()
+    for _ in range(500):
+        chain = caused(Counted(), chain)
+    nested = in_twos(ExceptionGroup("g" * 1000, [Counted() for _ in range(500)]), depth=40)
+    for error in (chain, nested, ExceptionGroup("g", [Counted() for _ in range(500)])):
+        reads = 0
+        assert explain(error).endswith("... (more than 4096 characters)")
+        assert reads <= 3
+
+
+def test_a_cause_behind_many_of_one_text_is_told() -> None:
+    """What repeats an earlier text uses up no room."""
+    error: Exception = KeyError("the root")
+    for _ in range(100):
+        error = caused(ValueError("x" * 1000), error)
+    assert explain(error) == "ValueError: " + "x" * 1000 + ": KeyError: 'the root'"
+
+
+def test_groups_that_share_members_are_judged_at_once() -> None:
+    """Each member counts once, in order, however many groups hold it."""
+    first, second = RetryAfter(1), RetryAfter(2)
+    error = in_twos(ExceptionGroup("g", [first, second]), depth=60)
+    assert list(leaves_of(error)) == [first, second]
+    assert judge(error, may_write=True).seconds == 2
+    assert explain(error).endswith(f"g: {first}; {second}")
+    assert explain(error).count(str(first)) == 2
 
 
 @pytest.mark.parametrize("raised", [RuntimeError("no text"), SystemExit(7)])

@@ -4,6 +4,7 @@ import datetime
 import json
 import re
 from decimal import Decimal
+from time import process_time
 from typing import Any
 
 import pytest
@@ -89,6 +90,14 @@ def test_what_is_no_duration(text: str) -> None:
     """Anything else is refused with an example."""
     with pytest.raises(ValueError, match="is not a duration: write numbers and units"):
         parse_duration(text)
+
+
+def test_what_is_no_duration_is_refused_quickly() -> None:
+    """Others write these texts: one of a megabyte must not take a time that is quadratic."""
+    began = process_time()
+    with pytest.raises(ValueError, match="is not a duration"):
+        parse_duration("1" * 300_000)
+    assert process_time() - began < 10
 
 
 @given(st.timedeltas(datetime.timedelta(days=-9999), datetime.timedelta(days=9999)))
