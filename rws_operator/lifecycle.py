@@ -169,10 +169,12 @@ class Lifecycle:
             recorder = Recorder(client, self._name, identity())
             environment = self._environment(client, informers, recorder)
             stack.callback(environment.threads.close)
+            stack.callback(environment.given_threads.close)
             for each in self._runnables:
                 each.bind(environment)
             self._add_checks(health, informers)
             health.add_liveness("handler threads", environment.threads.check)
+            health.add_liveness("threads given by handlers", environment.given_threads.check)
             if self._webhooks is not None:
                 self._webhooks.bind(client)
             health.add_note("watch", informers.failing)

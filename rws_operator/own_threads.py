@@ -43,6 +43,14 @@ async def in_own_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs:
     return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
 
 
+def no_thread(why: Exception) -> OperatorError:
+    """The error that no thread can be started."""
+    return OperatorError(
+        f"no thread can be started: {why!r}",
+        remedy="let the pod have more processes and memory, or the operator fewer workers",
+    )
+
+
 class _Threads(Executor):
     """One daemon thread a call; asyncio wants an executor."""
 
@@ -62,10 +70,7 @@ class _Threads(Executor):
         try:
             threading.Thread(target=work, name="rws-own", daemon=True).start()
         except RuntimeError as error:
-            raise OperatorError(
-                f"no thread can be started: {error}",
-                remedy="let the pod have more processes and memory",
-            ) from error
+            raise no_thread(error) from error
         return answer
 
 

@@ -20,7 +20,7 @@ from rws_operator import (
     kinds,
 )
 from rws_operator.client import client
-from rws_operator.controller.executor import Executor
+from rws_operator.controller.executor import HandlerExecutor
 from rws_operator.errors import ConfigurationError, LeadershipLost, OperatorError
 from rws_operator.manifests import Rbac
 from rws_operator.testing.eventually import eventually
@@ -557,7 +557,7 @@ async def test_the_lease_is_not_released_over_a_thread_that_hangs(
     """Another replica must not begin what a cut handler is still at; the Lease expires."""
     operator = Operator("hanging", client=cluster.client, drain_seconds=0.1)
     operator.leader_election(namespace=namespace.name)
-    asyncio.get_running_loop().set_default_executor(Executor())  # as the command line does
+    asyncio.get_running_loop().set_default_executor(HandlerExecutor())  # as the command line does
     started, let_go = threading.Event(), threading.Event()
 
     def hang() -> None:
