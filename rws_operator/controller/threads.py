@@ -159,7 +159,7 @@ class HandlerThreads:
         if not self._to_start:
             try:
                 _thread.start_new_thread(self._start, ())
-            except RuntimeError as error:
+            except Exception as error:
                 self._fail(call, error)
                 return
         self._to_start.append(call)
@@ -171,7 +171,7 @@ class HandlerThreads:
             failure = None
             try:
                 threading.Thread(target=self._work, name="rws-handler", daemon=True).start()
-            except RuntimeError as error:
+            except Exception as error:  # a MemoryError, too: nobody else starts the next one
                 failure = error
             with self._lock:
                 call = self._to_start.popleft()

@@ -252,6 +252,24 @@ async def test_a_call_that_gets_no_thread_fails_and_is_never_run() -> None:
     assert ran == ["again"]
 
 
+async def test_calls_go_on_after_any_failure_to_start_a_thread() -> None:
+    """Nobody else starts the next one, so what starts them must outlive a want of memory, too."""
+    threads = HandlerThreads(size=2)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    for what in ("threading.Thread.start", "_thread.start_new_thread"):
+        with pytest.MonkeyPatch.context() as broken:
+            broken.setattr(what, fail)
+            async with asyncio.timeout(5):
+                with pytest.raises(OperatorError, match="no thread can be started: MemoryError"):
+                    await threads.run(nothing, on_cut=nothing)
+    assert threads._threads == 0
+    async with asyncio.timeout(5):
+        assert await threads.run(lambda: 7, on_cut=nothing) == 7
+
+
 async def test_a_call_that_its_caller_cancelled_is_not_run() -> None:
     """As asyncio does with what waits in its executor; the thread goes on to the next."""
     threads, go_on, ran = HandlerThreads(size=1), threading.Event(), []
