@@ -145,11 +145,11 @@ class Reconciler:
         path = object_path(run.informer.kind, run.key.name, run.key.namespace)
         try:
             answer = await self._environment.client.request("GET", path)
+            return decode_record(answer.body, run.informer.kind).uid != run.record.uid
         except NotFound as missing:
             return is_gone(missing, run.informer.kind, run.key)
         except OperatorError:
             return False
-        return decode_record(answer.body, run.informer.kind).uid != run.record.uid
 
     def _holds_finalizer(self, record: ObjectRecord) -> bool:
         cleanup = self._cleanup
