@@ -212,7 +212,7 @@ class Lifecycle:
             support += [self._parts.start(tasks, "leader election", self._elector.run, elects=True)]
         for task in support:
             health.add_liveness(task.get_name(), task_is_alive(task))
-        support.append(tasks.create_task(self._lead()))
+        support.append(self._parts.start(tasks, "leading", self._lead))
         self._parts.controllers = [
             self._parts.start(tasks, each.name, each.run) for each in self._runnables
         ]
@@ -301,6 +301,7 @@ class Lifecycle:
                 await self._elector.handle().wait_until_leader()
                 self._led = True
             self._leading.set()
+        await self._parts.ending.wait()
 
     def _environment(self, client: Client, informers: Informers, recorder: Recorder) -> Environment:
         elector = self._elector

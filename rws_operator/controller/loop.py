@@ -33,6 +33,7 @@ from rws_operator.controller.outcome import Outcome, Verdict, outcome_of, timed_
 from rws_operator.controller.reconciler import Reconciler, Run
 from rws_operator.controller.strays import Strays
 from rws_operator.controller.triggers import Writer, either, is_urgent, lane_of, owners_of
+from rws_operator.group import Group
 from rws_operator.log import logger
 from rws_operator.queue import Lane, Queue, QueueClosed
 
@@ -178,13 +179,13 @@ class Loop:
         await self._environment.leading.wait()
 
     async def _work_until(self, stopping: asyncio.Future[Any]) -> None:
-        async with asyncio.TaskGroup() as group:
-            resync = group.create_task(self._resync(), name=f"{self._name} resync")
+        async with Group() as group:
+            resync = group.start(self._resync, f"{self._name} resync")
             workers = [
-                group.create_task(self._work(), name=f"{self._name} worker {n}")
-                for n in range(self._workers)
+                group.start(self._work, f"{self._name} worker {n}") for n in range(self._workers)
             ]
             await asyncio.wait([stopping])
+            group.ends = True
             resync.cancel()
             self.queue.close()
             await asyncio.wait(workers, timeout=self._environment.drain_seconds)

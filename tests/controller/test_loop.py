@@ -217,6 +217,28 @@ async def eventually_real(condition: Callable[[], bool]) -> None:
         await asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.01)
 
 
+@pytest.mark.parametrize("name", ["loop-test worker 0", "loop-test resync"])
+async def test_a_loop_whose_task_is_cancelled_from_within_ends_with_an_error(name: str) -> None:
+    """Else it would go on with a worker less, which holds its object's lock, or resync no more."""
+    record: Any = SimpleNamespace(key=KEY, uid="1", deleting=False)
+    informer: Any = SimpleNamespace(get={KEY: record}.get, list=lambda: [record])
+
+    async def reconcile(run: Any) -> Outcome:
+        (task,) = (each for each in asyncio.all_tasks() if each.get_name() == name)
+        task.cancel()
+        await asyncio.sleep(1)
+        return Outcome(Verdict.SUCCEEDED)
+
+    loop = loop_over([informer], reconcile)
+    loop.queue.add(KEY, Lane.LOW)
+    async with asyncio.timeout(100):
+        with pytest.raises(ExceptionGroup) as raised:
+            await loop.run()
+    assert [str(each) for each in raised.value.exceptions] == [
+        f"{name} was cancelled from within: a handler must not cancel what it did not start"
+    ]
+
+
 class Cluster:
     """A kind as its two watches tell of it: of one label, and of what waits for a finalizer."""
 
