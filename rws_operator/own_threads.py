@@ -46,7 +46,7 @@ async def in_own_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs:
 def no_thread(why: Exception) -> OperatorError:
     """The error that no thread can be started."""
     return OperatorError(
-        f"no thread can be started: {why!r}",
+        f"no thread can be started: {str(why) or type(why).__name__}",
         remedy="let the pod have more processes and memory, or the operator fewer workers",
     )
 
