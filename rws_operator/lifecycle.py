@@ -151,10 +151,12 @@ class Lifecycle:
             recorder = Recorder(client, self._name, identity())
             environment = self._environment(client, informers, recorder)
             stack.callback(environment.threads.close)
+            stack.callback(environment.given_threads.close)
             for each in self._runnables:
                 each.bind(environment)
             self._add_checks(health, informers)
             health.add_liveness("handler threads", environment.threads.check)
+            health.add_liveness("threads given by handlers", environment.given_threads.check)
             if self._webhooks is not None:
                 self._webhooks.bind(client)
             health.add_note("watch", informers.failing)
@@ -192,7 +194,7 @@ class Lifecycle:
             support += [self._parts.start(tasks, "leader election", elector.run, elects=True)]
         for task in support:
             health.add_liveness(task.get_name(), task_is_alive(task))
-        support.append(tasks.create_task(self.tenure.begin()))
+        support.append(self._parts.start(tasks, "leading", self._lead))
         self._parts.controllers = [
             self._parts.start(tasks, each.name, each.run) for each in self._runnables
         ]
@@ -271,6 +273,11 @@ class Lifecycle:
             for each, task in zip(self._runnables, self._parts.controllers, strict=False)
             if not task.done() or (isinstance(each, Controller) and each.left_behind)
         ]
+
+    async def _lead(self) -> None:
+        """Let the controllers work once this replica leads."""
+        await self.tenure.begin()
+        await self._parts.ending.wait()
 
     def _environment(self, client: Client, informers: Informers, recorder: Recorder) -> Environment:
         return Environment(

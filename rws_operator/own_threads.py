@@ -46,6 +46,14 @@ async def in_own_thread(function: Callable[_P, _T], /, *args: _P.args, **kwargs:
     return await asyncio.get_running_loop().run_in_executor(_THREADS, call)
 
 
+def no_thread(why: Exception) -> OperatorError:
+    """The error that no thread can be started."""
+    return OperatorError(
+        f"no thread can be started: {str(why) or type(why).__name__}",
+        remedy="let the pod have more processes and memory, or the operator fewer workers",
+    )
+
+
 class _Threads(Executor):
     """One thread a call; asyncio wants an executor."""
 
@@ -67,10 +75,7 @@ class _Threads(Executor):
         try:
             _thread.start_new_thread(work, ())
         except (RuntimeError, MemoryError) as error:
-            raise OperatorError(
-                f"no thread can be started: {str(error) or 'no memory is left'}",
-                remedy="let the pod have more processes and memory",
-            ) from error
+            raise no_thread(error) from error
         return answer
 
 

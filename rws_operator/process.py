@@ -31,8 +31,8 @@ go on beside those of the next leader; one that a debugger holds does not go on,
 the Lease and stay. A dead loop answers neither webhooks nor probes, with or without an election,
 and the kubelet would take half a minute to find out and as long again to end it.
 
-The loop's default executor is `controller.executor`'s, so that a run lasts as long as what it gave
-to threads.
+The loop's default executor is `controller.executor`'s, so that a run lasts as long as what its
+handler gave to threads.
 
 `dev` uses that and the guard alone: there the fork server kills what does not stop, and no loop is
 dead, since somebody may look into it with a debugger.
@@ -47,7 +47,7 @@ import traceback
 from typing import TYPE_CHECKING, Protocol
 
 from rws_operator import exits
-from rws_operator.controller.executor import Executor
+from rws_operator.controller.executor import HandlerExecutor
 from rws_operator.controller.outcome import leaves_of
 from rws_operator.errors import OperatorError
 from rws_operator.guard import Guard, Guarded
@@ -111,7 +111,7 @@ def spare_the_collector() -> None:
 async def _serve(program: Runner, start: Callable[[], Awaitable[None]], *, debug: bool) -> int:
     task = asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().set_default_executor(Executor())
+    asyncio.get_running_loop().set_default_executor(HandlerExecutor())
     code = 1
     with Guard(program) as guard:
         guard.heed_signals(task.cancel)

@@ -95,7 +95,10 @@ _RECONCILE = {
         "A hook learns of each failed try, and whether it was the last, and may end the tries.",
         not_yet="no such hook: a handler knows its attempt, and raises a PermanentError itself",
     ),
-    "REC-08": Behaviour("One object never has two runs at once; different objects do."),
+    "REC-08": Behaviour(
+        "One object never has two runs at once, nor one beside a thread that another left; "
+        "different objects do."
+    ),
     "REC-09": Behaviour(
         "A rate limit merges a burst of changes into one delayed run.",
         not_yet="no rate limit: changes during a run are merged into one, the first runs at once",

@@ -753,12 +753,18 @@ def test_a_bug_shows_its_traceback_even_if_something_hangs() -> None:
 def test_threads_of_to_thread_are_noted_for_the_run_that_they_work_for() -> None:
     """The process's default executor does it."""
     process = Process("""
-        from rws_operator.controller.executor import ThreadWork
-        work = ThreadWork()
-        slept = []
-        task = asyncio.create_task(asyncio.to_thread(lambda: slept.append(time.sleep(0.5))))
-        await asyncio.sleep(0)
-        await work.ended()
+        from contextlib import suppress
+        from rws_operator.controller.threads import HandlerThreads
+        from rws_operator.controller.work import Work
+        work, slept = Work(), []
+
+        async def run():
+            with work.takes(HandlerThreads(), "handler"), suppress(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await asyncio.to_thread(lambda: slept.append(time.sleep(0.5)))
+
+        work.start(run(), "run")
+        await work.over
         print("ended", len(slept), flush=True)
     """)
     assert process.popen.stdout is not None

@@ -12,6 +12,7 @@ import pytest
 
 from rws_operator import (
     Action,
+    AdmissionRequest,
     BlockingContext,
     Context,
     Operator,
@@ -20,7 +21,8 @@ from rws_operator import (
     kinds,
 )
 from rws_operator.client import Client, client
-from rws_operator.controller.executor import Executor
+from rws_operator.controller.executor import HandlerExecutor
+from rws_operator.controller.outcome import explain
 from rws_operator.errors import ConfigurationError, LeadershipLost, OperatorError
 from rws_operator.manifests import Rbac
 from rws_operator.testing.eventually import eventually
@@ -546,6 +548,47 @@ async def test_a_part_that_is_cancelled_from_within_ends_all(
 
 
 @pytest.mark.behaviour("RUN-05")
+@pytest.mark.parametrize(
+    "task",
+    [
+        "quiet: leading",
+        "the reader of Lease {}/quiet",
+        "Gadget resync",
+        "Gadget worker 1",
+        "the webhooks' certificate",
+        "the watch of the webhooks' certificate",
+    ],
+)
+async def test_no_task_of_the_runtime_can_be_cancelled_unnoticed(
+    cluster: TestCluster,
+    namespace: TestNamespace,
+    gadgets: None,
+    monkeypatch: pytest.MonkeyPatch,
+    task: str,
+) -> None:
+    """Else a standby would wait for ever, or a leader do a part of its work no more."""
+    monkeypatch.setenv("POD_NAMESPACE", namespace.name)
+    name = task.format(namespace.name)
+    operator = Operator("quiet", client=cluster.client)
+    operator.leader_election(namespace=namespace.name)
+    idle(operator, namespace.name)
+
+    @operator.validate(Gadget)
+    async def check(request: AdmissionRequest[Gadget]) -> None:
+        """Allow it."""
+
+    def cancels() -> bool:
+        return any(each.cancel() for each in asyncio.all_tasks() if each.get_name() == name)
+
+    run = asyncio.create_task(operator.run(webhook_port=0))
+    await eventually(20, cancels)
+    async with asyncio.timeout(20):
+        with pytest.raises((OperatorError, ExceptionGroup)) as raised:
+            await run
+    assert f"{name.removeprefix('quiet: ')} was cancelled from within" in explain(raised.value)
+
+
+@pytest.mark.behaviour("RUN-05")
 async def test_a_part_that_ends_early_ends_all(cluster: TestCluster) -> None:
     """A loop that returns is as dead as one that raises, and is named."""
     operator = Operator("early", client=cluster.client)
@@ -585,7 +628,7 @@ async def test_the_lease_is_not_released_over_a_thread_that_hangs(
     """Another replica must not begin what a cut handler is still at; the Lease expires."""
     operator = Operator("hanging", client=cluster.client, drain_seconds=0.1)
     operator.leader_election(namespace=namespace.name)
-    asyncio.get_running_loop().set_default_executor(Executor())  # as the command line does
+    asyncio.get_running_loop().set_default_executor(HandlerExecutor())  # as the command line does
     started, let_go = threading.Event(), threading.Event()
 
     def hang() -> None:

@@ -166,7 +166,8 @@ class Controller(Generic[T]):
 
         One run of an object at a time. A run lasts as long as what it gives to threads with
         `asyncio.to_thread` (the loop's default executor), also if the handler no longer waits for
-        that: no thread can be cancelled. What should outlive it needs a thread of its own. Where
+        that: no thread can be cancelled. But await your tasks, by a TaskGroup and not by `gather`,
+        which leaves the others where one fails: what a task gives later is not the run's. Where
         you run `Operator.run` in a loop of yours, only plain functions are waited for like that.
 
         Raises:

@@ -51,6 +51,7 @@ class Environment:
         stopping: Once set, controllers take no new key, let what runs end and return from `run`.
             (Cancelling `run` instead cuts the work at once: the Lease is lost.)
         threads: Runs plain handlers.
+        given_threads: Run what async ones give to `asyncio.to_thread`.
         drain_seconds: How long what runs may go on once stopping; then it is cancelled.
         grace_seconds: How long a cancelled reconcile may take to end before it is called stuck.
     """
@@ -66,5 +67,6 @@ class Environment:
     leading: Leading = field(default_factory=_set_event)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     threads: HandlerThreads = field(default_factory=HandlerThreads)
+    given_threads: HandlerThreads = field(default_factory=HandlerThreads)
     drain_seconds: float = 30.0
     grace_seconds: float = 5.0

@@ -2,7 +2,8 @@
 
 An async handler runs on the event loop. A plain one runs in a thread and gets a BlockingContext,
 so that blocking code never stops the loop. Either gets an object decoded anew from the cache's
-bytes, so that it can't damage the cache; and a call ends only when what it gave to threads has.
+bytes, so that it can't damage the cache. A call returns once what it gave to threads has ended, but
+raises at once; the run goes on until then (see `rws_operator.controller.work`).
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from rws_operator.controller.action import Action
 from rws_operator.controller.blocking import BlockingContext
-from rws_operator.controller.executor import ThreadWork
 from rws_operator.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rws_operator.controller.context import Context
-    from rws_operator.controller.threads import HandlerThreads
+    from rws_operator.controller.environment import Environment
+    from rws_operator.controller.work import Work
 
 
 class HandlerExit(Exception):
@@ -50,40 +51,42 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 async def call(
-    function: Callable[..., Any], obj: Any, context: Context, threads: HandlerThreads
+    function: Callable[..., Any], obj: Any, context: Context, environment: Environment, work: Work
 ) -> Action | None:
-    """Run a handler to its end, on the loop or in a thread, and what it gave to threads.
+    """Run a handler, on the loop or in a thread, and return once what it gave to threads has ended.
+
+    Args:
+        function: The handler.
+        obj: What it gets,
+        context: and with it.
+        environment: Lends threads.
+        work: The run's.
 
     Raises:
         HandlerExit: It raised what is no Exception, and would have ended the process.
         ConfigurationError: It returned something else than Action or None.
         Exception: Whatever it raised.
     """
-    work = ThreadWork()
+    name = f"{getattr(function, '__module__', '?')}.{name_of(function)}"
     try:
-        if is_async(function):
-            answer = await function(obj, context)
-        else:
-            answer = await _call_plain(function, obj, context, threads)
+        with work.takes(environment.given_threads, name):
+            if is_async(function):
+                answer = await function(obj, context)
+            else:
+                blocking = BlockingContext(context, asyncio.get_running_loop())
+                in_context = contextvars.copy_context().run
+                called = functools.partial(in_context, function, obj, blocking)
+                threads = environment.threads
+                answer = await threads.result(
+                    work.submit(threads, called, name), on_cut=blocking.cancel
+                )
     except (asyncio.CancelledError, GeneratorExit, Exception):
         raise
     except BaseException as error:
         raise HandlerExit(f"{name_of(function)} raised what ends a process") from error
-    finally:
-        await work.ended()
-    return _checked(answer, function)
-
-
-async def _call_plain(
-    function: Callable[..., Any], obj: Any, context: Context, threads: HandlerThreads
-) -> Any:
-    blocking = BlockingContext(context, asyncio.get_running_loop())
-    in_context = contextvars.copy_context().run
-    return await threads.run(
-        functools.partial(in_context, function, obj, blocking),
-        on_cut=blocking.cancel,
-        name=f"{getattr(function, '__module__', '?')}.{name_of(function)}",
-    )
+    checked = _checked(answer, function)
+    await work.threads_ended()
+    return checked
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -6,10 +6,10 @@
     stop     no new key; what runs may end within the drain time, then it is cancelled
 
 Rules:
-1. One run of an object at a time. A worker keeps its key locked until the run's task has ended,
-   even if it is cut at its deadline and hangs: then the worker goes on without it, and the key
-   stays locked until it ends. What it gave to threads is a part of it (see
-   `rws_operator.controller.executor`).
+1. One run of an object at a time. A worker keeps its key locked until the run is over, even if it
+   is cut at its deadline and hangs: then the worker goes on without it, and the key stays locked
+   until then. What it gave to threads is a part of it (see `rws_operator.controller.work`); what
+   its handler raised or answered is told and acted on before that.
 2. What follows from how a run ended stands in `_follow_up`, and nowhere else. Where that itself
    fails the object backs off; no run's end ends a worker.
 3. After a permanent error, or once its namespace is ending, an object is left alone until it
@@ -29,10 +29,11 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.controller.backoff import SHORTEST_SECONDS, Backoff, Failures
-from rws_operator.controller.outcome import Outcome, Verdict, cancelled, timed_out
+from rws_operator.controller.outcome import Outcome, Verdict, outcome_of, timed_out
 from rws_operator.controller.reconciler import Reconciler, Run
 from rws_operator.controller.strays import Strays
 from rws_operator.controller.triggers import Writer, either, is_urgent, lane_of, owners_of
+from rws_operator.group import Group
 from rws_operator.log import logger
 from rws_operator.queue import Lane, Queue, QueueClosed
 
@@ -98,7 +99,7 @@ class Loop:
         self._failures = Failures()
         self._left_alone: set[ObjectKey] = set()
         self._running: dict[ObjectKey, Run] = {}
-        self._tasks: dict[asyncio.Task[Outcome], Run] = {}
+        self._at_work: dict[asyncio.Future[None], Run] = {}
 
     # Triggers, called by the informers.
 
@@ -177,20 +178,20 @@ class Loop:
 
         Any thread may ask, so runs end meanwhile.
         """
-        return sum(not task.done() for task in list(self._tasks))
+        return sum(not over.done() for over in list(self._at_work))
 
     async def _may_start(self) -> None:
         await self._environment.informers.wait_synced(self._watched)
         await self._environment.leading.wait()
 
     async def _work_until(self, stopping: asyncio.Future[Any]) -> None:
-        async with asyncio.TaskGroup() as group:
-            resync = group.create_task(self._resync(), name=f"{self._name} resync")
+        async with Group() as group:
+            resync = group.start(self._resync, f"{self._name} resync")
             workers = [
-                group.create_task(self._work(), name=f"{self._name} worker {n}")
-                for n in range(self._workers)
+                group.start(self._work, f"{self._name} worker {n}") for n in range(self._workers)
             ]
             await asyncio.wait([stopping])
+            group.ends = True
             resync.cancel()
             self.queue.close()
             await asyncio.wait(workers, timeout=self._environment.drain_seconds)
@@ -198,19 +199,14 @@ class Loop:
                 worker.cancel()
 
     async def _cut(self) -> None:
-        """Cancel what still runs; what does not end then is left behind.
-
-        A run that was cut at its deadline and hangs is not cancelled again: a second time its
-        task would end, and not the thread it waits for.
-        """
-        if not self._tasks:
+        """Cancel what still runs; what does not end then is left behind."""
+        if not self._at_work:
             return
-        for task, run in self._tasks.items():
-            if not run.cut:
-                task.cancel()
-        await asyncio.wait(self._tasks, timeout=CUT_SECONDS)
-        for task, run in self._tasks.items():
-            if not task.done():
+        for run in self._at_work.values():
+            run.work.cut()
+        await asyncio.wait(self._at_work, timeout=CUT_SECONDS)
+        for over, run in self._at_work.items():
+            if not over.done():
                 run.log.warning("a handler still hangs at the end: object=%s", run.key)
 
     async def _resync(self) -> None:
@@ -270,34 +266,43 @@ class Loop:
         started = loop.time()
         self._observer.started()
         self._running[run.key] = run
-        task = loop.create_task(self._reconciler.run(run), name=f"{self._name} {run.key}")
-        self._tasks[task] = run
-        task.add_done_callback(self._tasks.pop)
+        self._at_work[run.work.over] = run
+        run.work.over.add_done_callback(self._at_work.pop)
+        task = run.work.start(self._reconciler.run(run), name=f"{self._name} {run.key}")
         try:
-            done, _ = await asyncio.wait((task,), timeout=self._deadline_seconds)
-            outcome = None if done else timed_out(self._deadline_seconds)
-            if not done:
-                run.cut = True
-                task.cancel()
-                done, _ = await asyncio.wait((task,), timeout=self._environment.grace_seconds)
+            await self._see_through(run, task)
         finally:
             self._observer.left(loop.time() - started)
-        self._settle(run, outcome or _outcome_of(task))
-        if done:
+        if run.work.over.done():
             self._release(run)
         else:
-            self._leave_behind(run, task)
+            self._leave_behind(run)
 
-    def _leave_behind(self, run: Run, task: asyncio.Task[Outcome]) -> None:
+    async def _see_through(self, run: Run, task: asyncio.Task[Outcome]) -> None:
+        """Return once a run is over, or hangs; it is settled then."""
+        over = (run.work.over,)
+        await asyncio.wait((task,), timeout=self._deadline_seconds)
+        if is_in_time := task.done():
+            self._settle(run, outcome_of(task))
+            if not run.work.over.done():
+                left = run.deadline - asyncio.get_running_loop().time()
+                await asyncio.wait(over, timeout=max(0.0, left))
+        if not run.work.over.done():
+            run.work.cut()
+            await asyncio.wait(over, timeout=self._environment.grace_seconds)
+        if not is_in_time:
+            self._settle(run, timed_out(self._deadline_seconds))
+
+    def _leave_behind(self, run: Run) -> None:
         handler = self._reconciler.handler_name(run.record)
         self._observer.stuck(run.record, handler, run.log)
+        run.work.hangs()
 
-        def ended(task: asyncio.Task[Outcome]) -> None:
-            if task.cancelling() <= 1:  # else the end of the process took it from its thread
-                self._observer.unstuck(run.record, handler, run.log)
+        def ended(_: object) -> None:
+            self._observer.unstuck(run.record, handler, run.log)
             self._release(run)
 
-        task.add_done_callback(ended)
+        run.work.over.add_done_callback(ended)
 
     def _release(self, run: Run) -> None:
         del self._running[run.key]
@@ -354,11 +359,3 @@ class Loop:
         self._failures.clear(key)
         self._left_alone.discard(key)
         self.queue.discard(key)
-
-
-def _outcome_of(task: asyncio.Task[Outcome]) -> Outcome:
-    if task.cancelled():
-        return cancelled()
-    # `Reconciler.run` raises nothing that is foreseen, but a handler may raise anything.
-    error = task.exception()
-    return task.result() if error is None else Outcome(Verdict.FAILED, error=error)

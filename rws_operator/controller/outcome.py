@@ -93,10 +93,14 @@ def timed_out(seconds: float) -> Outcome:
     return Outcome(Verdict.TIMED_OUT, error=TimeoutError(f"took longer than {seconds:g} s"))
 
 
-def cancelled() -> Outcome:
-    """The outcome of a run that was cancelled by something it awaited, not by us."""
-    error = asyncio.CancelledError("the handler was cancelled from within")
-    return Outcome(Verdict.FAILED, error=error)
+def outcome_of(task: asyncio.Task[Outcome]) -> Outcome:
+    """The outcome of a run whose task has ended, and was not cancelled by us."""
+    if task.cancelled():
+        error = asyncio.CancelledError("the handler was cancelled from within")
+        return Outcome(Verdict.FAILED, error=error)
+    # `Reconciler.run` raises nothing that is foreseen, but a handler may raise anything.
+    raised = task.exception()
+    return task.result() if raised is None else Outcome(Verdict.FAILED, error=raised)
 
 
 def _tells_the_end_of(namespace: str, error: BaseException) -> bool:

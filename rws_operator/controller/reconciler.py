@@ -13,7 +13,7 @@ whatever a handler raises becomes an Outcome, so that nothing of it reaches a wo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.client.path import object_path
@@ -21,6 +21,7 @@ from rws_operator.controller.context import Context
 from rws_operator.controller.handlers import call, name_of
 from rws_operator.controller.outcome import GONE, Outcome, Verdict, judge, leaves_of
 from rws_operator.controller.triggers import Writer
+from rws_operator.controller.work import Work
 from rws_operator.controller.writes import is_gone
 from rws_operator.errors import Conflict, LeadershipLost, NotFound, OperatorError
 from rws_operator.resources.record import decode_record
@@ -60,7 +61,7 @@ class Run:
         deadline: Loop time at which the run is cut.
         log: Adds controller and object to each line.
         changed: Set when the object changes during the run, other than by the run itself.
-        cut: Set when the run is cancelled at its deadline.
+        work: Its task, and what that gave to threads.
     """
 
     key: ObjectKey
@@ -70,7 +71,7 @@ class Run:
     deadline: float
     log: ContextLogger
     changed: bool = False
-    cut: bool = False
+    work: Work = field(default_factory=Work)
 
 
 class Reconciler:
@@ -144,11 +145,11 @@ class Reconciler:
         path = object_path(run.informer.kind, run.key.name, run.key.namespace)
         try:
             answer = await self._environment.client.request("GET", path)
+            return decode_record(answer.body, run.informer.kind).uid != run.record.uid
         except NotFound as missing:
             return is_gone(missing, run.informer.kind, run.key)
         except OperatorError:
             return False
-        return decode_record(answer.body, run.informer.kind).uid != run.record.uid
 
     def _holds_finalizer(self, record: ObjectRecord) -> bool:
         cleanup = self._cleanup
@@ -185,7 +186,7 @@ class Reconciler:
         # A process that was stopped may come here before anything told it that its Lease is lost.
         self._environment.client.check_fence()
         action: Action | None = await call(
-            handler, obj, self._context(run), self._environment.threads
+            handler, obj, self._context(run), self._environment, run.work
         )
         return Outcome.of(action)
 

@@ -1,8 +1,8 @@
-"""The threads that plain (not async) handlers run in.
+"""The threads that handlers' blocking code runs in.
 
-Blocking code never runs on the event loop: a plain handler gets a thread of this pool. A thread
-can't be cancelled, so a call that is cut hands its place to a new thread (up to a limit) and is
-waited for still: the caller's key stays locked until the thread really ended.
+Blocking code never runs on the event loop: a plain (not async) handler gets a thread of one pool,
+what an async one gives to `asyncio.to_thread` one of another. A thread can't be cancelled, so a
+call that is cut hands its place to a new thread (up to a limit) until its own has really ended.
 
 `Thread.start` waits for the interpreter's lock to go round, seconds where many threads compute, so
 another thread calls it: one that is started without waiting and ends when it has nothing to start.
@@ -18,11 +18,12 @@ import _thread
 import asyncio
 import threading
 from collections import Counter, deque
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rws_operator.errors import OperatorError
+from rws_operator.own_threads import no_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,15 +32,15 @@ SIZE = 32
 SPARE = 32
 
 
-@dataclass(eq=False, slots=True)
-class _Call:
-    function: Callable[[], Any]
-    loop: asyncio.AbstractEventLoop
-    answer: asyncio.Future[Any]
-    name: str
-    cut: bool = False
-    started: bool = False
-    ended: bool = False
+class Call(Future[Any]):
+    """One call in a thread."""
+
+    def __init__(self, function: Callable[[], Any], name: str) -> None:
+        super().__init__()
+        self.function = function
+        self.name = name
+        # Under the pool's lock; the Future's own state changes without it.
+        self.has_started = self.has_ended = self.is_cut = False
 
 
 class HandlerThreads:
@@ -55,8 +56,8 @@ class HandlerThreads:
         self._spare = spare
         self._reserved = 0
         self._lock = threading.Condition()
-        self._calls: deque[_Call] = deque()
-        self._starts: deque[_Call | None] = deque()
+        self._calls: deque[Call] = deque()
+        self._to_start: deque[Call | None] = deque()
         self._threads = 0
         self._idle = 0
         self._is_closed = False
@@ -91,151 +92,157 @@ class HandlerThreads:
         return f"{count} threads hang in handlers past their deadline: {names}"
 
     async def run(
-        self,
-        function: Callable[[], Any],
-        *,
-        on_cut: Callable[[], None],
-        name: str = "?",
-        wait: bool = True,
+        self, function: Callable[[], Any], *, on_cut: Callable[[], None], name: str = "?"
     ) -> Any:
         """Call a function in a thread and wait for its result, or raise what it raised.
 
         Args:
             function: What to call.
-            on_cut: Called when the wait is cancelled while the thread runs.
+            on_cut: Called when the wait is cancelled while the thread runs; that is left behind.
             name: The handler's, to be told if it hangs.
-            wait: Deliver that cancellation only when the thread has ended (a second one is
-                delivered at once); False: leave the thread behind.
 
         Raises:
             OperatorError: No thread can be started; the function was not called.
         """
-        loop = asyncio.get_running_loop()
-        call = _Call(function, loop, loop.create_future(), name)
-        self._submit(call)
+        return await self.result(self.submit(function, name), on_cut)
+
+    async def result(self, call: Call, on_cut: Callable[[], None]) -> Any:
+        """Wait for a call as `run` does."""
+        answer = asyncio.get_running_loop().create_future()
+        call.add_done_callback(partial(_tell, answer))
         try:
-            await asyncio.wait([call.answer])
+            return await answer
         except asyncio.CancelledError:
-            if self._cut(call):
+            if self.cut(call):
                 on_cut()
-                if wait:
-                    await asyncio.wait([call.answer])
             raise
         finally:
             # Also if it is done: what it raised as the call was cut is no news to asyncio then.
-            call.answer.cancel()
-        return call.answer.result()
+            answer.cancel()
 
-    def _submit(self, call: _Call) -> None:
+    def submit(self, function: Callable[[], Any], name: str = "?") -> Call:
+        """Have a function called in a thread; where none can be started, the call fails."""
+        call = Call(function, name)
         with self._lock:
             self._calls.append(call)
             if self._idle >= len(self._calls):
                 self._lock.notify()
             else:
-                self._start_thread(call)
+                self._grow(call)
+        return call
 
-    def _start_thread(self, call: _Call | None = None) -> None:
-        """Have one started if there may be one more.
+    def cut(self, call: Call) -> bool:
+        """Give up on a call; True if a thread is still at it: then it counts as hanging."""
+        with self._lock:
+            if call.has_ended:
+                return False
+            if not call.has_started:
+                self._calls.remove(call)
+                call.has_ended = True
+                call.cancel()
+                return False
+            if not call.is_cut:
+                call.is_cut = True
+                self._hanging[call.name] += 1
+                if self._calls:
+                    self._grow()
+            return True
+
+    def _grow(self, call: Call | None = None) -> None:
+        """Have one more thread started if there may be one.
 
         Args:
             call: What it is for; None for whatever waits.
         """
         if self._threads >= self._size + min(self._hanging.total(), self._spare):
             return
-        if not self._starts:
+        if not self._to_start:
             try:
-                _thread.start_new_thread(self._start_threads, ())
-            except RuntimeError as error:
+                _thread.start_new_thread(self._start, ())
+            except Exception as error:
                 self._fail(call, error)
                 return
-        self._starts.append(call)
+        self._to_start.append(call)
         self._threads += 1
 
-    def _start_threads(self) -> None:
+    def _start(self) -> None:
         """Run in a thread of its own, until none is to be started."""
         while True:
             failure = None
             try:
                 threading.Thread(target=self._work, name="rws-handler", daemon=True).start()
-            except RuntimeError as error:
+            except Exception as error:  # a MemoryError, too: nobody else starts the next one
                 failure = error
             with self._lock:
-                call = self._starts.popleft()
+                call = self._to_start.popleft()
                 if failure is not None:
                     self._threads -= 1
                     self._fail(call, failure)
-                if not self._starts:
+                if not self._to_start:
                     return
 
-    def _fail(self, call: _Call | None, why: RuntimeError) -> None:
+    def _fail(self, call: Call | None, why: Exception) -> None:
         """No thread can be started for a call; nor is one left for others where all hang."""
-        error = OperatorError(
-            f"no thread can be started for a plain handler: {why}",
-            remedy="let the pod have more processes and memory, or fewer workers",
-        )
         failed = [each for each in self._calls if each is call]
         if self._threads <= self._hanging.total():
             failed = list(self._calls)
         for each in failed:
             self._calls.remove(each)
-            each.ended = True
-            _tell(each, None, error)
-
-    def _cut(self, call: _Call) -> bool:
-        """Give up on a call; True if a thread is still at it."""
-        with self._lock:
-            if call.ended:
-                return False
-            if not call.started:
-                self._calls.remove(call)
-                return False
-            call.cut = True
-            self._hanging[call.name] += 1
-            if self._calls:
-                self._start_thread()
-            return True
+            each.has_ended = True
+            if each.set_running_or_notify_cancel():
+                each.set_exception(no_thread(why))
 
     def _work(self) -> None:
+        error: BaseException | None
         while (call := self._next()) is not None:
             try:
                 result, error = call.function(), None
+            except StopIteration:  # the future that waits for it can't hold one
+                result, error = None, RuntimeError("the handler raised StopIteration")
             except BaseException as raised:
                 result, error = None, raised
-            self._ended(call, result, error)
+            self._end(call, result, error)
 
-    def _next(self) -> _Call | None:
+    def _next(self) -> Call | None:
         with self._lock:
-            while not self._calls:
-                if self._is_closed or self._threads > self._size:
-                    self._threads -= 1
-                    return None
-                self._idle += 1
-                self._lock.wait()
-                self._idle -= 1
-            call = self._calls.popleft()
-            call.started = True
-            return call
+            while True:
+                while not self._calls:
+                    if self._is_closed or self._threads > self._size:
+                        self._threads -= 1
+                        return None
+                    self._idle += 1
+                    self._lock.wait()
+                    self._idle -= 1
+                call = self._calls.popleft()
+                call.has_started = call.set_running_or_notify_cancel()
+                if call.has_started:
+                    return call
+                call.has_ended = True
 
-    def _ended(self, call: _Call, result: Any, error: BaseException | None) -> None:
+    def _end(self, call: Call, result: Any, error: BaseException | None) -> None:
         with self._lock:
-            call.ended = True
-            if call.cut:
+            call.has_ended = True
+            if call.is_cut:
                 self._hanging -= Counter([call.name])
-        _tell(call, result, error)  # without the lock: it wakes the loop, which may wait for it
+        # Without the lock: it wakes the loop, which may wait for it.
+        if error is None:
+            call.set_result(result)
+        else:
+            call.set_exception(error)
 
 
-def _tell(call: _Call, result: Any, error: BaseException | None) -> None:
+def _tell(answer: asyncio.Future[Any], call: Future[Any]) -> None:
     """Say what became of a call; from any thread."""
     with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-        call.loop.call_soon_threadsafe(_answer, call.answer, result, error)
+        answer.get_loop().call_soon_threadsafe(_answer, answer, call)
 
 
-def _answer(answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+def _answer(answer: asyncio.Future[Any], call: Future[Any]) -> None:
     if answer.done():
         return
-    if error is None:
-        answer.set_result(result)
-    elif isinstance(error, StopIteration):  # a future can't hold one
-        answer.set_exception(RuntimeError("the handler raised StopIteration"))
+    if call.cancelled():
+        answer.cancel()
+    elif (error := call.exception()) is None:
+        answer.set_result(call.result())
     else:
         answer.set_exception(error)

@@ -27,7 +27,7 @@ import msgspec
 
 from rws_operator import exits
 from rws_operator.client import client
-from rws_operator.controller.executor import Executor
+from rws_operator.controller.executor import HandlerExecutor
 from rws_operator.controller.outcome import leaves_of
 from rws_operator.dev import install
 from rws_operator.dev.account import Account
@@ -142,7 +142,7 @@ class _Run:
         """Install and run; return once SIGTERM asked for it."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
-        loop.set_default_executor(Executor())
+        loop.set_default_executor(HandlerExecutor())
         loop.add_signal_handler(signal.SIGTERM, task.cancel)
         try:
             account = await self._install()

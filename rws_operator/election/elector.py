@@ -33,6 +33,7 @@ from rws_operator.errors import (
     NotFound,
     OperatorError,
 )
+from rws_operator.group import Group
 from rws_operator.resources.names import check_label, check_subdomain
 
 if TYPE_CHECKING:
@@ -148,12 +149,13 @@ class LeaderElector:
         reader = LeaseReader(
             self._requests, self._election, self._troubles, self._clock, self._saw_something
         )
-        async with asyncio.TaskGroup() as tasks:
+        async with Group() as tasks:
             helpers = [
-                tasks.create_task(reader.run()),
-                tasks.create_task(check_permissions(self._requests)),
+                tasks.start(reader.run, f"the reader of Lease {self}"),
+                tasks.start(lambda: check_permissions(self._requests), f"the check of {self}"),
             ]
             await self._elect()
+            tasks.ends = True
             for task in helpers:
                 task.cancel()
 

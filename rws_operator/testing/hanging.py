@@ -11,7 +11,7 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from rws_operator.controller.threads import HandlerThreads
+from rws_operator.controller.work import all_cut
 from rws_operator.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -33,12 +33,15 @@ async def abandon_hanging() -> None:
     """
     left = {task for task in asyncio.all_tasks() if task.cancelling() and _is_of_runtime(task)}
     for task in left:
-        if not _is_in_thread(task):  # a second time such a task would end, and not the thread
-            task.cancel()  # as at the loop's end: what ends now does not hang it
+        task.cancel()  # as at the loop's end: what ends now does not hang it
     if left:
         _, left = await asyncio.wait(left, timeout=CANCEL_SECONDS)
-    if left:
-        names = ", ".join(sorted(map(_handler, left)))
+    loop = asyncio.get_running_loop()
+    in_threads = {work for work in all_cut if work.task.done() and work.task.get_loop() is loop}
+    all_cut.difference_update(in_threads)
+    if left or in_threads:
+        threads = [f"a thread for {work.task.get_name()}" for work in in_threads]
+        names = ", ".join(sorted([*map(_handler, left), *threads]))
         for task in left:
             asyncio._unregister_task(task)
             _abandoned.append(task)
@@ -54,19 +57,12 @@ def _is_of_runtime(task: asyncio.Task[Any]) -> bool:
 
 
 def _handler(task: asyncio.Task[Any]) -> str:
-    """The outermost coroutine that is not the runtime's, and where it is; or whose thread."""
-    if _is_in_thread(task):
-        return f"a thread for {task.get_name()}"
+    """The outermost coroutine that is not the runtime's, and where it is."""
     for coroutine in _coroutines(task):
         if not _module(coroutine).startswith(_RUNTIME) and coroutine.cr_frame is not None:
             code = coroutine.cr_code
             return f"{code.co_qualname} ({code.co_filename}:{coroutine.cr_frame.f_lineno})"
     return task.get_name()
-
-
-def _is_in_thread(task: asyncio.Task[Any]) -> bool:
-    code = HandlerThreads.run.__code__
-    return any(coroutine.cr_code is code for coroutine in _coroutines(task))
 
 
 def _coroutines(task: asyncio.Task[Any]) -> Iterator[Any]:

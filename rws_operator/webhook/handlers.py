@@ -114,7 +114,7 @@ class Handlers:
             if run is None:
                 return await function(*args), None
             in_context = functools.partial(contextvars.copy_context().run, run)
-            return await self._threads.run(in_context, on_cut=run.leave, wait=False), None
+            return await self._threads.run(in_context, on_cut=run.leave), None
         except BaseException as error:
             return None, error
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from rws_operator.cache.informers import Informers
 from rws_operator.controller.backoff import backoff
 from rws_operator.errors import ConfigurationError
+from rws_operator.group import Group
 from rws_operator.resources import kinds
 from rws_operator.watch.selection import Selection
 from rws_operator.webhook.bundles import Bundles, read
@@ -123,9 +124,9 @@ class Keeper:
         for kind, name, namespace in [*watched, (kinds.Secret, self._secret, self._namespace)]:
             selection = Selection(namespace, field_selector=f"metadata.name={name}")
             informers.informer(kind, selection).subscribe(lambda _: self._wake.set())
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(informers.run(), name="watch the webhooks' certificate")
-            tasks.create_task(self._wake_once(listening))
+        async with Group() as tasks:
+            tasks.start(informers.run, "the watch of the webhooks' certificate")
+            tasks.start(lambda: self._wake_once(listening), "the keeper of the certificate")
             while True:
                 await self._pause(await self._round(may_patch=listening.is_set()))
 

@@ -19,6 +19,7 @@ import math
 from typing import TYPE_CHECKING, Protocol
 
 from rws_operator.client.identity import own_namespace
+from rws_operator.group import Group
 from rws_operator.listener import Listener
 from rws_operator.webhook.ca_bundle import BundleTargets
 from rws_operator.webhook.certificate_terms import service_names
@@ -87,6 +88,7 @@ class WebhookService:
         self._certificate: _Certificate | None = None
         self._obtained = asyncio.Event()
         self._listening = asyncio.Event()
+        self._tasks = Group()
         self._keeping: asyncio.Task[None] | None = None
         self._is_leaving = False
 
@@ -117,9 +119,9 @@ class WebhookService:
         """
         await self._server.start()
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with Group() as self._tasks:
                 if not self._is_leaving:
-                    self._keeping = tasks.create_task(self._keep())
+                    self._keeping = self._tasks.start(self._keep, "the webhooks' certificate")
                 await self._obtained.wait()
                 while not await self._server.answers():  # noqa: ASYNC110 - asks a socket
                     await asyncio.sleep(_ANSWERS_SECONDS)
@@ -156,7 +158,7 @@ class WebhookService:
 
     def say_goodbye(self) -> None:
         """From now on each answer ends its connection, and nothing is written any more."""
-        self._is_leaving = True
+        self._is_leaving = self._tasks.ends = True
         if self._keeping is not None:
             self._keeping.cancel()
         self._server.say_goodbye()

@@ -13,7 +13,7 @@ import pytest
 from pydantic import field_validator
 
 from rws_operator.controller import Action, Backoff, BlockingContext, Context
-from rws_operator.controller.executor import Executor
+from rws_operator.controller.executor import HandlerExecutor
 from rws_operator.election.fence import LeaseFence, steady_clock
 from rws_operator.errors import DecodeError, LeadershipLost, PermanentError, RetryAfter
 from rws_operator.resources import CustomResource, Kind, Model, kinds
@@ -303,11 +303,12 @@ async def test_thread_that_hangs_past_its_deadline(
     assert (await widgets.get("bad")).get("status", {}).get("size") != 99
 
 
+@pytest.mark.behaviour("REC-08")
 async def test_no_run_begins_while_a_thread_of_the_one_before_is_at_work(
     cluster: TestCluster, namespace: TestNamespace
 ) -> None:
     """Invariant 1, also for `asyncio.to_thread`: a handler that stops waiting does not end it."""
-    asyncio.get_running_loop().set_default_executor(Executor())  # as the command line does
+    asyncio.get_running_loop().set_default_executor(HandlerExecutor())  # as the command line does
     widgets = await widgets_in(cluster, namespace.name)
     controller = widgets_controller(namespace.name, on_error=Backoff(first=0.05))
     at_work, most, lock, runs = 0, 0, threading.Lock(), []

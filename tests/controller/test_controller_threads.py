@@ -114,8 +114,8 @@ async def test_threads_are_used_again() -> None:
     assert len(idents) <= 2
 
 
-async def test_cut_call_is_waited_for_and_replaced() -> None:
-    """A cut call ends only when its thread does; meanwhile another thread takes its place."""
+async def test_cut_call_is_left_and_replaced() -> None:
+    """Another thread takes its place, and it counts as hanging until its own has ended."""
     threads = HandlerThreads(size=1, spare=1)
     go_on, started, cut = threading.Event(), threading.Event(), []
 
@@ -123,7 +123,8 @@ async def test_cut_call_is_waited_for_and_replaced() -> None:
         started.set()
         go_on.wait(10)
 
-    task = asyncio.create_task(threads.run(hang, on_cut=lambda: cut.append(True)))
+    call = threads.submit(hang)
+    task = asyncio.create_task(threads.result(call, lambda: cut.append(True)))
     await eventually(5, started.is_set, every=0.005)
     waiting = asyncio.create_task(threads.run(lambda: "ran", on_cut=nothing))
     await asyncio.sleep(0.05)
@@ -132,10 +133,12 @@ async def test_cut_call_is_waited_for_and_replaced() -> None:
     async with asyncio.timeout(5):
         assert await waiting == "ran"
     assert cut == [True]
-    assert not task.done()
+    assert task.cancelled()
+    assert threads.cut(call)  # once more
+    assert threads._hanging.total() == 1
     go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await eventually(5, lambda: threads._hanging.total() == 0, every=0.005)
+    assert not threads.cut(call)
 
 
 async def test_what_a_call_raises_as_it_is_cut_is_no_news() -> None:
@@ -159,28 +162,6 @@ async def test_what_a_call_raises_as_it_is_cut_is_no_news() -> None:
     await threads.run(lambda: None, on_cut=nothing)  # the thread forgets the call before, too
     gc.collect()
     assert told == []
-
-
-async def test_second_cancellation_is_delivered_at_once() -> None:
-    """At the end of the loop a thread that hangs holds up nothing."""
-    threads = HandlerThreads(size=1)
-    go_on, started = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        started.set()
-        go_on.wait(10)
-
-    task = asyncio.create_task(threads.run(hang, on_cut=nothing))
-    await eventually(5, started.is_set, every=0.005)
-    task.cancel()
-    await asyncio.sleep(0.02)
-    assert not task.done()
-    task.cancel()
-    async with asyncio.timeout(10):
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    go_on.set()
-    await eventually(5, lambda: threads._hanging.total() == 0, every=0.005)
 
 
 async def test_call_cut_before_it_started_never_runs() -> None:
@@ -242,7 +223,7 @@ async def test_threads_that_all_hang_fail_liveness_and_are_named() -> None:
         go_on.wait(10)
 
     tasks = [
-        asyncio.create_task(threads.run(hang, on_cut=nothing, name=name, wait=False))
+        asyncio.create_task(threads.run(hang, on_cut=nothing, name=name))
         for name in ("app.reconcile", "app.clean_up")
     ]
     await asyncio.to_thread(started.wait, 5)
@@ -269,6 +250,38 @@ async def test_a_call_that_gets_no_thread_fails_and_is_never_run() -> None:
         await threads.run(lambda: ran.append("again"), on_cut=nothing)
         await threads.run(nothing, on_cut=nothing)
     assert ran == ["again"]
+
+
+async def test_calls_go_on_after_any_failure_to_start_a_thread() -> None:
+    """Nobody else starts the next one, so what starts them must outlive a want of memory, too."""
+    threads = HandlerThreads(size=2)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    for what in ("threading.Thread.start", "_thread.start_new_thread"):
+        with pytest.MonkeyPatch.context() as broken:
+            broken.setattr(what, fail)
+            async with asyncio.timeout(5):
+                with pytest.raises(OperatorError, match="no thread can be started: MemoryError"):
+                    await threads.run(nothing, on_cut=nothing)
+    assert threads._threads == 0
+    async with asyncio.timeout(5):
+        assert await threads.run(lambda: 7, on_cut=nothing) == 7
+
+
+async def test_a_call_that_its_caller_cancelled_is_not_run() -> None:
+    """As asyncio does with what waits in its executor; the thread goes on to the next."""
+    threads, go_on, ran = HandlerThreads(size=1), threading.Event(), []
+    first = threads.submit(lambda: go_on.wait(10))
+    second = threads.submit(lambda: ran.append(True))
+    assert second.cancel()
+    go_on.set()
+    async with asyncio.timeout(5):
+        await threads.run(nothing, on_cut=nothing)
+    assert first.result(5)
+    assert ran == []
+    assert not threads.cut(second)
 
 
 async def test_the_loop_waits_for_no_threads_start() -> None:
@@ -328,7 +341,7 @@ async def test_calls_that_wait_fail_where_no_thread_can_replace_the_last_that_ha
         started.wait(5)
         go_on.wait(10)
 
-    hanging = [asyncio.create_task(threads.run(hang, on_cut=nothing, wait=False)) for _ in range(2)]
+    hanging = [asyncio.create_task(threads.run(hang, on_cut=nothing)) for _ in range(2)]
     await asyncio.to_thread(started.wait, 5)
     waiting = [
         asyncio.create_task(threads.run(lambda: ran.append(True), on_cut=nothing)) for _ in range(2)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
+import time
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ from rws_operator.controller.backoff import Backoff
 from rws_operator.controller.loop import Loop
 from rws_operator.controller.outcome import Outcome, Verdict
 from rws_operator.controller.strays import OTHERS_SECONDS, Strays
+from rws_operator.controller.threads import HandlerThreads
 from rws_operator.queue import Lane
 from rws_operator.resources import ObjectKey
 from rws_operator.resources.record import decode_record
@@ -23,7 +26,7 @@ from rws_operator.watch import Selection
 from tests.controller.running import WIDGET
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from rws_operator.resources.record import ObjectRecord
 
@@ -95,56 +98,145 @@ async def test_other_threads_may_ask_what_is_left_behind() -> None:
     """Runs end while they count: here each that is looked at does."""
 
     class Ending:
-        """Stands for the task of a run."""
+        """Stands for the end of a run."""
 
         def done(self) -> bool:
             """The loop goes on at this very moment."""
-            loop._tasks.popitem()
+            loop._at_work.popitem()
             return False
 
     loop = loop_over([], None)
-    tasks: Any = {Ending(): None, Ending(): None}
-    loop._tasks = tasks
+    runs: Any = {Ending(): None, Ending(): None}
+    loop._at_work = runs
     assert loop.left_behind == 2
 
 
-@pytest.mark.parametrize("is_torn_away", [False, True])
-async def test_a_hanging_run_that_the_end_of_the_process_cancels_is_not_told_to_have_ended(
-    is_torn_away: bool,
-) -> None:
-    """Its task ends then, and its thread does not; one that ends by itself is told of."""
-    hangs, told = asyncio.Event(), []
+class Told:
+    """What an observer is told of the runs of one object."""
 
-    async def reconcile(run: Any) -> Outcome:
-        try:
-            await hangs.wait()
-        except asyncio.CancelledError:
-            await hangs.wait()
-            raise
-        return Outcome(Verdict.SUCCEEDED)
+    def __init__(self) -> None:
+        self.ends: list[tuple[float, Outcome]] = []
+        self.hangs: list[str] = []
 
+    def observe(self, loop: Loop) -> None:
+        """Have a loop tell."""
+        observer: Any = loop._observer
+        observer.ended = lambda outcome, *_, **__: self.ends.append((now(), outcome))
+        observer.stuck = lambda *_: self.hangs.append("hangs")
+        observer.unstuck = lambda *_: self.hangs.append("ended")
+        reconciler: Any = loop._reconciler
+        reconciler.handler_name = lambda _: "reconcile"
+
+
+def now() -> float:
+    """The loop's time."""
+    return asyncio.get_running_loop().time()
+
+
+@contextlib.asynccontextmanager
+async def running_one(reconcile: Any) -> AsyncIterator[tuple[Loop, Told]]:
+    """A loop at work whose one object is queued."""
     record: Any = SimpleNamespace(key=KEY, uid="1", deleting=False)
     informer: Any = SimpleNamespace(get={KEY: record}.get, list=lambda: [record])
-    loop = loop_over([informer], reconcile)
-    reconciler: Any = loop._reconciler
-    reconciler.handler_name = lambda _: "reconcile"
-    observer: Any = loop._observer
-    observer.stuck = lambda *_: told.append("hangs")
-    observer.unstuck = lambda *_: told.append("ended")
+    loop, told = loop_over([informer], reconcile), Told()
+    told.observe(loop)
     loop.queue.add(KEY, Lane.LOW)
     task = asyncio.ensure_future(loop.run())
-    await asyncio.sleep(70)
-    assert told == ["hangs"]
+    yield loop, told
     loop._environment.stopping.set()
     await task
-    (left,) = loop._tasks
-    if is_torn_away:
-        left.cancel()
-    else:
-        hangs.set()
-    await asyncio.wait([left])
-    await asyncio.sleep(0)
-    assert told == ["hangs"] + ["ended"] * (not is_torn_away)
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+async def test_a_hanging_run_that_ended_is_told_of(by_itself: bool) -> None:
+    """Whatever it was cancelled by before, be it a timeout of its own that it did not take back."""
+    hangs = asyncio.Event()
+
+    async def reconcile(run: Any) -> Outcome:
+        asyncio.get_running_loop().call_later(1, run.work.task.cancel)
+        for _ in range(2):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+        await hangs.wait()
+        return Outcome(Verdict.SUCCEEDED)
+
+    async with running_one(reconcile) as (loop, told):
+        await asyncio.sleep(70)
+        assert told.hangs == ["hangs"]
+        assert list(loop._running) == [KEY]
+        if by_itself:
+            hangs.set()
+            await asyncio.sleep(1)
+            assert told.hangs == ["hangs", "ended"]
+            assert loop._running == {}
+    await asyncio.sleep(1)
+    assert told.hangs == ["hangs", "ended"]
+    assert loop.left_behind == 0
+
+
+@pytest.mark.behaviour("REC-02", "REC-08")
+@pytest.mark.parametrize("verdict", [Verdict.PERMANENT, Verdict.FAILED])
+async def test_the_end_of_a_run_is_told_while_a_thread_that_it_left_is_at_work(
+    verdict: Verdict,
+) -> None:
+    """At once, and acted on; the object stays locked, past the deadline, and no run begins."""
+    threads, started, go_on = HandlerThreads(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        started.set()
+        go_on.wait(20)
+
+    async def reconcile(run: Any) -> Outcome:
+        if not told.ends:
+            run.work.submit(threads, work, "handler")
+            assert started.wait(20)  # in real time
+        return Outcome(verdict, error=RuntimeError("the spec is wrong"))
+
+    began = now()
+    async with running_one(reconcile) as (loop, told):
+        await asyncio.sleep(59)
+        assert told.ends == [(began, Outcome(verdict, error=told.ends[0][1].error))]
+        assert told.hangs == []
+        await asyncio.sleep(1000)
+        assert len(told.ends) == 1
+        assert told.hangs == ["hangs"]
+        assert loop.left_behind == 1
+        assert threads._hanging.total() == 1
+        go_on.set()
+        await eventually_real(lambda: loop.left_behind == 0)
+        await asyncio.sleep(1)
+        assert told.hangs == ["hangs", "ended"]
+        assert len(told.ends) == (1 if verdict is Verdict.PERMANENT else 2)
+
+
+async def eventually_real(condition: Callable[[], bool]) -> None:
+    """Wait for what a thread does: it has real time, while that of the loop is virtual."""
+    until = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < until
+        await asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.01)
+
+
+@pytest.mark.parametrize("name", ["loop-test worker 0", "loop-test resync"])
+async def test_a_loop_whose_task_is_cancelled_from_within_ends_with_an_error(name: str) -> None:
+    """Else it would go on with a worker less, which holds its object's lock, or resync no more."""
+    record: Any = SimpleNamespace(key=KEY, uid="1", deleting=False)
+    informer: Any = SimpleNamespace(get={KEY: record}.get, list=lambda: [record])
+
+    async def reconcile(run: Any) -> Outcome:
+        (task,) = (each for each in asyncio.all_tasks() if each.get_name() == name)
+        task.cancel()
+        await asyncio.sleep(1)
+        return Outcome(Verdict.SUCCEEDED)
+
+    loop = loop_over([informer], reconcile)
+    loop.queue.add(KEY, Lane.LOW)
+    async with asyncio.timeout(100):
+        with pytest.raises(ExceptionGroup) as raised:
+            await loop.run()
+    assert [str(each) for each in raised.value.exceptions] == [
+        f"{name} was cancelled from within: a handler must not cancel what it did not start"
+    ]
 
 
 class Cluster:

@@ -267,6 +267,50 @@ logging.getLogger().addHandler(child._missing)
 '''
 
 
+def test_a_run_lasts_as_long_as_what_it_gave_to_threads(session: Session):
+    """As in production: no run begins beside a thread that the one before gave up on."""
+    session.admin.request_json("POST", notes_path(), note("threads", "a"))
+    wait_until(lambda: answer(session, "threads") == "a 1")
+    since = session.mark()
+    begin, end = NOTES.split("@notes.reconcile\n")
+    gives_up = begin + GIVES_UP + "@operator.validate" + end.split("@operator.validate")[1]
+    session.program.file.write_text(gives_up)
+    session.wait_for(RUNNING, since)
+    wait_until(lambda: (answer(session, "threads") or "").startswith("4 runs"))
+    assert answer(session, "threads") == "4 runs, 1 thread at most"
+
+
+GIVES_UP = """
+import asyncio, contextlib, time
+from rws_operator import Action
+
+at_work, most, runs = [], 0, 0
+
+
+def work() -> None:
+    global most
+    at_work.append(1)
+    most = max(most, len(at_work))
+    time.sleep(0.3)
+    at_work.pop()
+
+
+@notes.reconcile
+async def reconcile(note: Note, ctx: Context) -> Action | None:
+    global runs
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await asyncio.to_thread(work)
+    runs += 1
+    if runs < 4:
+        return Action.requeue(0.01)
+    await ctx.patch_status(note, {"answer": f"{runs} runs, {most} thread at most"})
+    return None
+
+
+"""
+
+
 def test_a_program_that_writes_into_its_own_package(session: Session):
     """A log there does not start it for ever: what only the program changes is let be."""
     own = "from pathlib import Path\nwith open(Path(__file__).with_name('own.log'), 'a') as own:\n"
