@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from rws_operator.client.config import ClientConfig
     from rws_operator.client.fence import Fence
-    from rws_operator.client.transport import Stream, Transport
+    from rws_operator.client.stream import Stream
+    from rws_operator.client.transport import Transport
 
 
 _log = logging.getLogger("rws_operator.client")

@@ -25,6 +25,7 @@ from rws_operator.client.answer import error_of
 from rws_operator.client.connector import make_connector
 from rws_operator.client.failure import BROKEN, failure_of
 from rws_operator.client.proxy import proxy_of
+from rws_operator.client.stream import Stream, drop
 from rws_operator.client.tls import TlsContexts
 from rws_operator.errors import ConfigurationError, KubeconfigError
 
@@ -155,10 +156,10 @@ class Transport:
             message, payload = await _read_head(connection)
             data = await payload.read()
         except BROKEN as error:
-            _drop(connection)
+            drop(connection)
             raise failure_of(error, self._config, sent=True) from error
         except BaseException:
-            _drop(connection)
+            drop(connection)
             raise
         connection.release()
         return message.code, data, message.headers
@@ -185,10 +186,10 @@ class Transport:
                     message.code, data, message.headers, f"GET {target}", self._config.source
                 )
         except BROKEN as error:
-            _drop(connection)
+            drop(connection)
             raise failure_of(error, self._config, sent=True) from error
         except BaseException:
-            _drop(connection)
+            drop(connection)
             raise
         return Stream(connection, payload, self._config)
 
@@ -251,39 +252,6 @@ class Transport:
         if fence is not None:
             fence.check()
         protocol.transport.write(head + body if body else head)
-
-
-class Stream:
-    """The body of an answer that goes on; its connection is closed, never used again."""
-
-    def __init__(
-        self, connection: Connection, payload: aiohttp.StreamReader, config: ClientConfig
-    ) -> None:
-        self._connection = connection
-        self._payload = payload
-        self._config = config
-
-    async def read(self) -> bytes:
-        """Return what has come, as soon as anything has; b"" at the end.
-
-        Raises:
-            ConnectionFailed: The connection broke before the end.
-        """
-        try:
-            return await self._payload.readany()
-        except BROKEN as error:
-            raise failure_of(error, self._config, sent=True) from error
-
-    def close(self) -> None:
-        """Close the connection."""
-        _drop(self._connection)
-
-
-def _drop(connection: Connection) -> None:
-    """Close a connection at once: TLS's good-bye could outlive the loop that waits for it."""
-    if connection.transport is not None:
-        connection.transport.abort()
-    connection.close()
 
 
 async def _read_head(connection: Connection) -> tuple[RawResponseMessage, aiohttp.StreamReader]:
