@@ -48,18 +48,6 @@ class RestClient:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def log_in(self) -> None:
-        """Have credentials before the first request needs them, or close.
-
-        Raises:
-            KubeconfigError: None can be had.
-        """
-        try:
-            await self.config.credentials.authorization()
-        except BaseException:
-            await self.close()
-            raise
-
     async def close(self) -> None:
         """Close every connection, those of fenced clients made from this one too."""
         await self._transport.close()
