@@ -251,13 +251,35 @@ async def test_a_renewal_that_is_cut_as_the_program_starts(
 
     def cut(self: Program, transport: asyncio.BaseTransport) -> None:
         connection_made(self, transport)
-        give_up = time.monotonic() + 5
-        while not is_written(tmp_path / "pids"):
-            assert time.monotonic() < give_up
-            time.sleep(0.01)
+        wait_until_written(tmp_path / "pids")
         renewing.cancel()
 
     monkeypatch.setattr(Program, "connection_made", cut)
+    program = script(tmp_path / "login", f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
+    renewing = asyncio.create_task(ExecPlugin(program).renew(refused=False))
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(20):
+            await renewing
+    assert_gone(tmp_path / "pids")
+
+
+async def test_a_renewal_that_is_cut_again_as_the_program_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second cancellation, e.g. of a deadline as the client is closed, leaves nothing either."""
+    loop = asyncio.get_running_loop()
+
+    def cut(self: Program) -> None:
+        begin(self)
+        loop.call_soon(cut_again)  # the system has started it by then, asyncio has not yet
+
+    def cut_again() -> None:
+        wait_until_written(tmp_path / "pids")
+        if renewing.cancel():
+            loop.call_soon(cut_again)
+
+    begin = Program.__init__
+    monkeypatch.setattr(Program, "__init__", cut)
     program = script(tmp_path / "login", f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
     renewing = asyncio.create_task(ExecPlugin(program).renew(refused=False))
     with pytest.raises(asyncio.CancelledError):
@@ -282,6 +304,14 @@ async def test_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
 def is_written(path: Path) -> bool:
     """Whether a whole line was written."""
     return path.exists() and path.read_text().endswith("\n")
+
+
+def wait_until_written(path: Path) -> None:
+    """Wait for a program, and let the event loop do so."""
+    give_up = time.monotonic() + 15
+    while not is_written(path):
+        assert time.monotonic() < give_up
+        time.sleep(0.01)
 
 
 def assert_gone(pids: Path) -> None:
