@@ -50,8 +50,10 @@ class RestClient:
 
     async def close(self) -> None:
         """Close every connection, those of fenced clients made from this one too."""
-        await self._transport.close()
-        await self.config.credentials.close()
+        try:
+            await self._transport.close()
+        finally:
+            await self.config.credentials.close()
 
     def fenced(self, fence: Fence) -> Self:
         """Return a client of the same connections whose writes pass a fence.

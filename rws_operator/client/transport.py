@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -196,10 +197,10 @@ class Transport:
     async def close(self) -> None:
         """Close every connection; a request that comes later is refused."""
         self._closed = True
-        for name in ("_pool", "_own"):
-            connector = self.__dict__.pop(name, None)
-            if connector is not None:
-                await connector.close()
+        async with AsyncExitStack() as stack:  # which goes on when one is cut
+            for name in ("_pool", "_own"):
+                if (connector := self.__dict__.pop(name, None)) is not None:
+                    stack.push_async_callback(connector.close)
 
     async def _connect(self, *, waits: bool) -> Connection:
         if asyncio.get_running_loop() is not self._loop:

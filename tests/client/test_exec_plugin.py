@@ -15,6 +15,7 @@ import pytest
 
 from rws_operator.client import client as connect
 from rws_operator.client import exec_plugin, load_config
+from rws_operator.client.credentials import Credential, RenewedCredentials
 from rws_operator.client.exec_plugin import ExecPlugin
 from rws_operator.client.program import Program
 from rws_operator.errors import DeadlineExceeded, KubeconfigError
@@ -229,6 +230,34 @@ async def test_a_program_ends_with_the_client(server: ScriptedServer, tmp_path: 
         assert all(is_alive(int(pid)) for pid in (tmp_path / "pids").read_text().split())
     assert_gone(tmp_path / "pids")
     assert server.seen == []
+
+
+async def test_a_close_that_is_cut_ends_the_program(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every pool is closed and the renewal ended, wherever the close is cut."""
+    program = script(tmp_path / "login", f"sleep 60 & echo $! $$ > {tmp_path}/pids; wait")
+    credentials = RenewedCredentials(ExecPlugin(program), Credential("Bearer old", seconds=0.0))
+    server.answer(ok())
+    client = server.client(credentials)
+    await client.request("GET", "/x")
+    async with client.stream("/x"):
+        pass
+    await eventually(20, lambda: is_written(tmp_path / "pids"))
+    pool, own = client._transport._pool, client._transport._own
+    close = pool.close
+
+    async def close_slowly() -> None:
+        await close()
+        closing.cancel()
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(pool, "close", close_slowly)
+    closing = asyncio.create_task(client.close())
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert own.closed
+    assert_gone(tmp_path / "pids")
 
 
 async def test_a_login_that_is_given_up_ends_the_program(tmp_path: Path) -> None:
