@@ -97,12 +97,20 @@ class Transport:
         return self._connector(0)
 
     def _connector(self, limit: int) -> aiohttp.TCPConnector:
+        self.check_open()
+        return make_connector(limit)
+
+    def check_open(self) -> None:
+        """Return if requests may be sent.
+
+        Raises:
+            ConfigurationError: It was closed.
+        """
         if self._closed:
             raise ConfigurationError(
                 f"the client of {self._config.server} is closed",
                 remedy="close it after its last request, or make another one",
             )
-        return make_connector(limit)
 
     def _fixed_head(self, user_agent: str) -> str:
         """Return the header lines that never change."""

@@ -18,7 +18,7 @@ from rws_operator.client import exec_plugin, load_config
 from rws_operator.client.credentials import Credential, RenewedCredentials
 from rws_operator.client.exec_plugin import ExecPlugin
 from rws_operator.client.program import Program
-from rws_operator.errors import DeadlineExceeded, KubeconfigError
+from rws_operator.errors import ConfigurationError, DeadlineExceeded, KubeconfigError
 from rws_operator.testing.eventually import eventually
 from tests.client.scripted import ScriptedServer, ok, status
 from tests.client.test_kubeconfig import PLUGIN, write
@@ -230,6 +230,56 @@ async def test_a_program_ends_with_the_client(server: ScriptedServer, tmp_path: 
         assert all(is_alive(int(pid)) for pid in (tmp_path / "pids").read_text().split())
     assert_gone(tmp_path / "pids")
     assert server.seen == []
+
+
+async def test_a_closed_client_starts_no_program(server: ScriptedServer, tmp_path: Path) -> None:
+    """Nobody would end it: a request that comes too late is told so before it is asked for."""
+    program = script(tmp_path / "login", f"echo x >> {tmp_path}/runs; exec sleep 60")
+    config = load_config(write(tmp_path / "config", user={"exec": PLUGIN | {"command": program}}))
+    client = server.client(config.credentials)
+    await client.close()
+    with pytest.raises(ConfigurationError, match="is closed: close it after its last request"):
+        await client.request("GET", "/x")
+    with pytest.raises(ConfigurationError, match="is closed: close it after its last request"):
+        async with client.stream("/x"):
+            pass
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert not (tmp_path / "runs").exists()
+
+
+async def test_a_refusal_that_comes_as_the_client_is_closed(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has nothing renewed any more."""
+
+    class Closing:
+        certificate = None
+        asked = False
+
+        async def authorization(self) -> None:
+            return None
+
+        async def refused(self, authorization: str | None) -> bool:
+            self.asked = True
+            return False
+
+        async def close(self) -> None:
+            pass
+
+    server.answer(status(401, "Unauthorized"))
+    credentials = Closing()
+    client = server.client(credentials)
+    send = client._transport.send
+
+    async def close_after(*request: Any, **options: Any) -> Any:
+        answer = await send(*request, **options)
+        await client.close()
+        return answer
+
+    monkeypatch.setattr(client._transport, "send", close_after)
+    with pytest.raises(ConfigurationError, match="is closed"):
+        await client.request("GET", "/x")
+    assert not credentials.asked
 
 
 async def test_a_close_that_is_cut_ends_the_program(
