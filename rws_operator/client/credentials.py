@@ -14,9 +14,10 @@ import base64
 import contextvars
 import logging
 import math
+import traceback
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from rws_operator.errors import KubeconfigError
+from rws_operator.errors import KubeconfigError, OperatorError
 
 if TYPE_CHECKING:
     from rws_operator.client.tls import ClientCertificate
@@ -71,7 +72,7 @@ class Credentials(Protocol):
         ...
 
     async def close(self) -> None:
-        """End what is being done to renew them."""
+        """End what is being done to renew them; who asks again, has them renewed again."""
 
 
 class FixedCredentials:
@@ -107,6 +108,10 @@ class FixedCredentials:
 class Source(Protocol):
     """Where credentials come from: a file, a plugin."""
 
+    def __str__(self) -> str:
+        """Return what errors call it."""
+        ...
+
     async def renew(self, *, refused: bool) -> Credential:
         """Return credentials.
 
@@ -130,7 +135,7 @@ class RenewedCredentials:
     def __init__(self, source: Source, first: Credential | None = None) -> None:
         self._source = source
         self._current = first
-        self._failure: Exception | None = None
+        self._failure: OperatorError | None = None
         self._renewal: asyncio.Task[None] | None = None
         self._renew_at: float | None = None
         self._hear_refusals_at = 0.0
@@ -145,7 +150,9 @@ class RenewedCredentials:
         if self._current is None:
             await self._renewed(refused=False)
             if self._current is None:
-                raise self._failure or KubeconfigError("no credentials: their renewal was ended")
+                # Not itself: it is for all who waited, and each raise adds to its traceback.
+                failure = self._failure or self._ended()
+                raise KubeconfigError(failure.what, remedy=failure.remedy) from self._failure
             return self._current.authorization
         now = asyncio.get_running_loop().time()
         if self._renew_at is None:
@@ -165,7 +172,10 @@ class RenewedCredentials:
         return self._current is not None and self._current[:2] != (seen and seen[:2])
 
     async def close(self) -> None:
-        """End a renewal that is under way, and wait for its end."""
+        """End a renewal that is under way, and wait for its end.
+
+        Other clients may have the same credentials: their next request begins it anew.
+        """
         if self._renewal is not None and self._is_renewing():
             self._renewal.cancel()
             await asyncio.wait([self._renewal])
@@ -186,13 +196,30 @@ class RenewedCredentials:
         try:
             self._current = await self._source.renew(refused=refused)
             self._failure, seconds = None, self._current.seconds
-        except Exception as error:  # raised to whoever has no others
-            self._failure, seconds = error, _TRY_AGAIN_SECONDS
+        except Exception as error:  # told to whoever has no others
+            self._failure, seconds = self._failed(error), _TRY_AGAIN_SECONDS
             if self._current is not None:
-                _log.warning("credentials can't be renewed, the old ones stay: %s", error)
+                _log.warning("credentials can't be renewed, the old ones stay: %s", self._failure)
         now = asyncio.get_running_loop().time()
         self._renew_at = now + seconds
         self._hear_refusals_at = now + _REFUSALS_SECONDS
+
+    def _ended(self) -> KubeconfigError:
+        return KubeconfigError(
+            f"{self._source} gave nothing: its renewal was cancelled, as when a client is closed",
+            remedy="close a client after its last request, or try again",
+        )
+
+    def _failed(self, error: Exception) -> OperatorError:
+        """Return a source's own error; of others kind and place only: they may quote a token."""
+        if isinstance(error, OperatorError):
+            return error
+        places = [
+            f"{frame.f_globals.get('__name__')}:{line}"
+            for frame, line in traceback.walk_tb(error.__traceback__)
+        ]
+        where = f"{type(error).__name__} in {' < '.join(places[:-4:-1])}"
+        return KubeconfigError(f"{self._source} can't be asked ({where})", remedy="report this bug")
 
 
 def bearer(token: str, source: str) -> str:

@@ -49,7 +49,11 @@ class RestClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection, those of fenced clients made from this one too."""
+        """Close every connection, those of fenced clients made from this one too.
+
+        What is being done to renew the credentials ends as well. They are the configuration's, and
+        stay good: another client of it has them renewed when it needs them.
+        """
         try:
             await self._transport.close()
         finally:

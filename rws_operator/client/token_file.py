@@ -28,6 +28,9 @@ class TokenFile:
     def __init__(self, path: Path) -> None:
         self._path = path
 
+    def __str__(self) -> str:
+        return f"token file {self._path}"
+
     @classmethod
     def credentials(cls, path: Path, *, instead: str | None = None) -> RenewedCredentials:
         """Credentials of a file's token, read now, at most once a minute, and after a 401.
@@ -64,7 +67,7 @@ class TokenFile:
         except (OSError, UnicodeDecodeError) as error:
             problem = getattr(error, "strerror", None) or "not text"
             raise KubeconfigError(
-                f"token file {self._path} can't be read ({problem})",
+                f"{self} can't be read ({problem})",
                 remedy="mount the ServiceAccount's token, or correct the path",
             ) from None
         return Credential(bearer(token, str(self._path)), seconds=_READ_AGAIN_SECONDS)

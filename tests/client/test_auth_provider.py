@@ -51,7 +51,7 @@ async def test_a_program_ends_with_its_renewal(tmp_path: Path) -> None:
     waiting = asyncio.create_task(credentials.authorization())
     await eventually(20, lambda: is_written(tmp_path / "pids"))
     await credentials.close()
-    with pytest.raises(KubeconfigError, match="renewal was"):
+    with pytest.raises(KubeconfigError, match="its renewal was cancelled"):
         await waiting
     assert_gone(tmp_path / "pids")
 
