@@ -2,9 +2,9 @@
 
 Asked for each request, so that a token that was renewed is used at once and no connection or
 stream needs to be given up for it. Invariants: a token that was good stays in use while a newer
-one can't be had, or takes its time (stale beats none); at most one renewal runs at a time, which no
-end of a request ends, and a failed one speaks for all who waited for it; a token is never logged
-and never part of an error.
+one can't be had, or takes its time (stale beats none); at most one renewal runs at a time, which
+ends by a deadline of its own, not by a request's, and a failed one speaks for all who waited for
+it; a token is never logged and never part of an error.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ _log = logging.getLogger("rws_operator.client")
 _MOMENT_SECONDS = 1.0
 """How long the request that finds credentials old waits for others: a file and most plugins take
 less, and what is slower must not take the time of a Lease's renewal."""
+
+_DEADLINE_SECONDS = 25.0
+"""How long a renewal may take, a read of a dead disk too: more than a source's own deadline, whose
+error says more, and less than a request's, so that its answer is the server's."""
 
 _TRY_AGAIN_SECONDS = 10.0
 """Pause after a renewal that failed."""
@@ -193,16 +197,25 @@ class RenewedCredentials:
         await asyncio.wait([self._renewal], timeout=seconds)
 
     async def _renew(self, *, refused: bool) -> None:
+        limit = asyncio.timeout(_DEADLINE_SECONDS)
         try:
-            self._current = await self._source.renew(refused=refused)
+            async with limit:
+                self._current = await self._source.renew(refused=refused)
             self._failure, seconds = None, self._current.seconds
         except Exception as error:  # told to whoever has no others
-            self._failure, seconds = self._failed(error), _TRY_AGAIN_SECONDS
+            self._failure = self._hung() if limit.expired() else self._failed(error)
+            seconds = _TRY_AGAIN_SECONDS
             if self._current is not None:
                 _log.warning("credentials can't be renewed, the old ones stay: %s", self._failure)
         now = asyncio.get_running_loop().time()
         self._renew_at = now + seconds
         self._hear_refusals_at = now + _REFUSALS_SECONDS
+
+    def _hung(self) -> KubeconfigError:
+        return KubeconfigError(
+            f"{self._source} gave nothing within {_DEADLINE_SECONDS:g} s",
+            remedy="look whether the disk that it lies on hangs",
+        )
 
     def _ended(self) -> KubeconfigError:
         return KubeconfigError(

@@ -1,6 +1,7 @@
 """Renewed credentials: when they are renewed, and what happens when they can't be."""
 
 import asyncio
+import math
 import re
 import traceback
 from pathlib import Path
@@ -141,6 +142,24 @@ async def test_who_shares_what_was_closed_has_it_renewed() -> None:
     await credentials.close()
     assert await credentials.authorization() == "Bearer 0"
     await asyncio.sleep(20)
+    assert await credentials.authorization() == "Bearer 2"
+
+
+@pytest.mark.parametrize("first", [None, Credential("Bearer 0", seconds=0.0)])
+async def test_a_source_that_hangs_once_is_asked_again(
+    first: Credential | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A renewal has a deadline of its own, or all later requests would wait for it, too."""
+    source = Numbered(takes=math.inf)
+    credentials = RenewedCredentials(source, first)
+    if first is None:
+        with pytest.raises(KubeconfigError, match=r"the source gave nothing within 25 s: look"):
+            await credentials.authorization()
+    else:
+        assert not await credentials.refused("Bearer 0")
+        assert "the old ones stay: the source gave nothing within 25 s" in caplog.text
+    source.takes = 0.5
+    await asyncio.sleep(10)
     assert await credentials.authorization() == "Bearer 2"
 
 
