@@ -348,14 +348,18 @@ async def test_a_renewal_that_is_cut_again_as_the_program_starts(
     """A second cancellation, e.g. of a deadline as the client is closed, leaves nothing either."""
     loop = asyncio.get_running_loop()
 
+    cuts = 0
+
     def cut(self: Program) -> None:
         begin(self)
-        loop.call_soon(cut_again)  # the system has started it by then, asyncio has not yet
+        loop.call_soon(cut_again, self)
 
-    def cut_again() -> None:
+    def cut_again(program: Program) -> None:
+        nonlocal cuts
         wait_until_written(tmp_path / "pids")
-        if renewing.cancel():
-            loop.call_soon(cut_again)
+        if program._transport is None:  # the system has started it, asyncio not handed it over
+            cuts += renewing.cancel()
+            loop.call_soon(cut_again, program)
 
     begin = Program.__init__
     monkeypatch.setattr(Program, "__init__", cut)
@@ -364,6 +368,7 @@ async def test_a_renewal_that_is_cut_again_as_the_program_starts(
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(20):
             await renewing
+    assert cuts > 1
     assert_gone(tmp_path / "pids")
 
 
