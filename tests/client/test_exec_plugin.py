@@ -374,7 +374,7 @@ async def test_a_renewal_that_is_cut_again_as_the_program_starts(
 
 async def test_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
     """A slow program stops nothing else."""
-    program = script(tmp_path / "login", f"sleep 0.3; echo '{credential(token='t')}'")
+    program = script(tmp_path / "login", f"sleep 2; echo '{credential(token='t')}'")
     running = asyncio.create_task(ExecPlugin(program).renew(refused=False))
     longest = 0.0
     while not running.done():
@@ -382,7 +382,7 @@ async def test_the_loop_goes_on_meanwhile(tmp_path: Path) -> None:
         await asyncio.sleep(0.01)
         longest = max(longest, time.monotonic() - started)
     assert (await running).authorization == "Bearer t"
-    assert longest < 0.25
+    assert longest < 1.5
 
 
 def is_written(path: Path) -> bool:
