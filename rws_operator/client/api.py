@@ -28,10 +28,8 @@ from rws_operator.client.document import (
     path_of,
 )
 from rws_operator.client.listing import read_pages
-from rws_operator.client.load import load_config
 from rws_operator.client.path import collection_path, given, list_path, object_path
 from rws_operator.client.rest import RestClient
-from rws_operator.own_threads import in_own_thread
 from rws_operator.resources import CustomResource, Kind, ObjectKey, kind_of
 
 if TYPE_CHECKING:
@@ -425,24 +423,3 @@ class Client(RestClient):
             answer = await self.request(method, path, **options)
             answered(answer.body)
         return answer
-
-
-async def client(
-    kubeconfig: str | None = None, context: str | None = None, *, user_agent: str | None = None
-) -> Client:
-    """Return a client of the API server that this program belongs to.
-
-    Args:
-        kubeconfig: Files in the form of KUBECONFIG; None: the pod's ServiceAccount if this is a
-            pod, else the environment's KUBECONFIG, else ``~/.kube/config``.
-        context: Name of a context in these files, which then go before the ServiceAccount; None:
-            the current one.
-        user_agent: The User-Agent header; default ``rws-operator``.
-
-    Raises:
-        KubeconfigError: None was found, or what was found can't be used; or its credentials have
-            to be fetched, e.g. by a plugin, and can't be.
-    """
-    made = Client(await in_own_thread(load_config, kubeconfig, context), user_agent=user_agent)
-    await made.log_in()
-    return made

@@ -1,17 +1,24 @@
 """Kubeconfig users of an auth-provider other than OIDC, through kubernetes_asyncio's loader.
 
 The library is imported when the first credential is asked for, and by nothing else of ours: it
-costs 40 MB. A refreshed token stays in this process; the kubeconfig is not written.
+costs 40 MB. A refreshed token stays in this process; the kubeconfig is not written. The program of
+a gcp user is run here: one that the library had started, nothing would end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import os
+import shlex
 from collections.abc import MutableMapping
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from rws_operator.client.credentials import Credential, bearer
+from rws_operator.client.program import Program
 from rws_operator.errors import KubeconfigError
 from rws_operator.own_threads import in_own_thread
 
@@ -23,6 +30,17 @@ _DEADLINE_SECONDS = 20.0
 
 _LOOK_AGAIN_SECONDS = 60.0
 """How often the loader is asked; it refreshes five minutes before the token expires."""
+
+
+class _Credential(msgspec.Struct):
+    access_token: str
+    token_expiry: str
+
+
+class _Answer(msgspec.Struct):
+    """What a gcp user's program prints."""
+
+    credential: _Credential
 
 
 class AuthProvider:
@@ -40,6 +58,9 @@ class AuthProvider:
         self._source = source
         self._loader: Any = None
 
+    def __str__(self) -> str:
+        return f"{self._source}: auth-provider {self._provider.get('name')}"
+
     async def renew(self, *, refused: bool) -> Credential:
         """Let the loader refresh the token if it has to.
 
@@ -55,7 +76,7 @@ class AuthProvider:
             raise self._error(f"did not answer within {_DEADLINE_SECONDS:g} s") from None
         except Exception as error:
             # The kind only: the library's messages may quote the provider's answer.
-            raise self._error(f"gave no token ({type(error).__name__})") from error
+            raise self._error(f"gave no token ({type(error).__name__})") from None
         if authorization is None:
             raise self._error("is not known")
         token = authorization.removeprefix("Bearer ")
@@ -71,18 +92,31 @@ class AuthProvider:
         )
         if self._loader is None:
             self._loader = library.KubeConfigLoader(
-                _kubeconfig(self._provider), config_base_path=str(self._folder)
+                _kubeconfig(self._provider),
+                get_google_credentials=self._ask_google,
+                config_base_path=str(self._folder),
             )
         configuration = library.Configuration()
         await self._loader.load_and_set(configuration)
         found = configuration.api_key.get("BearerToken")
         return found if isinstance(found, str) else None
 
-    def _error(self, what: str) -> KubeconfigError:
-        name = self._provider.get("name")
-        return KubeconfigError(
-            f"{self._source}: auth-provider {name} {what}", remedy="log in again"
+    async def _ask_google(self) -> SimpleNamespace:
+        """Run the program of a gcp user, and return its token for the loader."""
+        config = self._provider["config"]
+        program = await Program.start(
+            config["cmd-path"], *shlex.split(config["cmd-args"]), environment=os.environ
         )
+        try:
+            await program.ended.wait()
+            await program.printed.wait()
+        finally:
+            await program.end()
+        found = msgspec.json.decode(program.output, type=_Answer).credential
+        return SimpleNamespace(token=found.access_token, expiry=found.token_expiry)
+
+    def _error(self, what: str) -> KubeconfigError:
+        return KubeconfigError(f"{self} {what}", remedy="log in again")
 
 
 def _kubeconfig(provider: MutableMapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from rws_operator.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
-    from rws_operator.client.transport import Stream
+    from rws_operator.client.stream import Stream
 
 
 class Chunks:

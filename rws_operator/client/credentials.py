@@ -2,9 +2,9 @@
 
 Asked for each request, so that a token that was renewed is used at once and no connection or
 stream needs to be given up for it. Invariants: a token that was good stays in use while a newer
-one can't be had, or takes its time (stale beats none); at most one renewal runs at a time, which no
-end of a request ends, and a failed one speaks for all who waited for it; a token is never logged
-and never part of an error.
+one can't be had, or takes its time (stale beats none); at most one renewal runs at a time, which
+ends by a deadline of its own, not by a request's, and a failed one speaks for all who waited for
+it; a token is never logged and never part of an error.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import base64
 import contextvars
 import logging
 import math
+import traceback
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from rws_operator.errors import KubeconfigError
+from rws_operator.errors import KubeconfigError, OperatorError
 
 if TYPE_CHECKING:
     from rws_operator.client.tls import ClientCertificate
@@ -26,6 +27,10 @@ _log = logging.getLogger("rws_operator.client")
 _MOMENT_SECONDS = 1.0
 """How long the request that finds credentials old waits for others: a file and most plugins take
 less, and what is slower must not take the time of a Lease's renewal."""
+
+_DEADLINE_SECONDS = 25.0
+"""How long a renewal may take, a read of a dead disk too: more than a source's own deadline, whose
+error says more, and less than a request's, so that its answer is the server's."""
 
 _TRY_AGAIN_SECONDS = 10.0
 """Pause after a renewal that failed."""
@@ -71,7 +76,7 @@ class Credentials(Protocol):
         ...
 
     async def close(self) -> None:
-        """End what is being done to renew them."""
+        """End what is being done to renew them; who asks again, has them renewed again."""
 
 
 class FixedCredentials:
@@ -107,6 +112,10 @@ class FixedCredentials:
 class Source(Protocol):
     """Where credentials come from: a file, a plugin."""
 
+    def __str__(self) -> str:
+        """Return what errors call it."""
+        ...
+
     async def renew(self, *, refused: bool) -> Credential:
         """Return credentials.
 
@@ -130,7 +139,7 @@ class RenewedCredentials:
     def __init__(self, source: Source, first: Credential | None = None) -> None:
         self._source = source
         self._current = first
-        self._failure: Exception | None = None
+        self._failure: OperatorError | None = None
         self._renewal: asyncio.Task[None] | None = None
         self._renew_at: float | None = None
         self._hear_refusals_at = 0.0
@@ -145,7 +154,9 @@ class RenewedCredentials:
         if self._current is None:
             await self._renewed(refused=False)
             if self._current is None:
-                raise self._failure or KubeconfigError("no credentials: their renewal was ended")
+                # Not itself: it is for all who waited, and each raise adds to its traceback.
+                failure = self._failure or self._ended()
+                raise KubeconfigError(failure.what, remedy=failure.remedy) from self._failure
             return self._current.authorization
         now = asyncio.get_running_loop().time()
         if self._renew_at is None:
@@ -165,7 +176,10 @@ class RenewedCredentials:
         return self._current is not None and self._current[:2] != (seen and seen[:2])
 
     async def close(self) -> None:
-        """End a renewal that is under way, and wait for its end."""
+        """End a renewal that is under way, and wait for its end.
+
+        Other clients may have the same credentials: their next request begins it anew.
+        """
         if self._renewal is not None and self._is_renewing():
             self._renewal.cancel()
             await asyncio.wait([self._renewal])
@@ -183,16 +197,42 @@ class RenewedCredentials:
         await asyncio.wait([self._renewal], timeout=seconds)
 
     async def _renew(self, *, refused: bool) -> None:
+        limit = asyncio.timeout(_DEADLINE_SECONDS)
         try:
-            self._current = await self._source.renew(refused=refused)
+            async with limit:
+                self._current = await self._source.renew(refused=refused)
             self._failure, seconds = None, self._current.seconds
-        except Exception as error:  # raised to whoever has no others
-            self._failure, seconds = error, _TRY_AGAIN_SECONDS
+        except Exception as error:  # told to whoever has no others
+            self._failure = self._hung() if limit.expired() else self._failed(error)
+            seconds = _TRY_AGAIN_SECONDS
             if self._current is not None:
-                _log.warning("credentials can't be renewed, the old ones stay: %s", error)
+                _log.warning("credentials can't be renewed, the old ones stay: %s", self._failure)
         now = asyncio.get_running_loop().time()
         self._renew_at = now + seconds
         self._hear_refusals_at = now + _REFUSALS_SECONDS
+
+    def _hung(self) -> KubeconfigError:
+        return KubeconfigError(
+            f"{self._source} gave nothing within {_DEADLINE_SECONDS:g} s",
+            remedy="look whether the disk that it lies on hangs",
+        )
+
+    def _ended(self) -> KubeconfigError:
+        return KubeconfigError(
+            f"{self._source} gave nothing: its renewal was cancelled, as when a client is closed",
+            remedy="close a client after its last request, or try again",
+        )
+
+    def _failed(self, error: Exception) -> OperatorError:
+        """Return a source's own error; of others kind and place only: they may quote a token."""
+        if isinstance(error, OperatorError):
+            return error
+        places = [
+            f"{frame.f_globals.get('__name__')}:{line}"
+            for frame, line in traceback.walk_tb(error.__traceback__)
+        ]
+        where = f"{type(error).__name__} in {' < '.join(places[:-4:-1])}"
+        return KubeconfigError(f"{self._source} can't be asked ({where})", remedy="report this bug")
 
 
 def bearer(token: str, source: str) -> str:

@@ -87,6 +87,9 @@ class ExecPlugin:
                 remedy=f"use a plugin that speaks {EXEC_VERSIONS[0]}",
             )
 
+    def __str__(self) -> str:
+        return f"{self.source}: plugin {self.command}"
+
     async def renew(self, *, refused: bool) -> Credential:
         """Run the program.
 
@@ -176,4 +179,4 @@ class ExecPlugin:
             raise self._error(f"gave what can't be used: {error.what}", "log in again") from None
 
     def _error(self, what: str, remedy: str) -> KubeconfigError:
-        return KubeconfigError(f"{self.source}: plugin {self.command} {what}", remedy=remedy)
+        return KubeconfigError(f"{self} {what}", remedy=remedy)

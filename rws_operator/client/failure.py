@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 from aiohttp.http import HttpProcessingError
 
-from rws_operator.errors import ConnectionFailed
+from rws_operator.errors import ConnectionFailed, OperatorError
 
 if TYPE_CHECKING:
     from rws_operator.client.config import ClientConfig
@@ -36,6 +36,8 @@ def _unsent(error: BaseException, config: ClientConfig) -> tuple[str, str] | Non
     """Tell what is wrong where no connection could be made."""
     server, source = config.server, config.source
     match error:
+        case aiohttp.ClientConnectorDNSError(os_error=OSError(__cause__=OperatorError() as cause)):
+            return f"{error.host} can't be looked up ({cause.what})", cause.remedy or ""
         case aiohttp.ClientConnectorDNSError():
             return f"{error.host} can't be resolved", f"check the address ({source}) and the DNS"
         case aiohttp.ClientConnectorCertificateError():

@@ -85,6 +85,9 @@ class Oidc:
             raise config.error("client-id", "is not set", "write the one that the issuer knows")
         self._tls = Tls(ca=config.pem("idp-certificate-authority"))
 
+    def __str__(self) -> str:
+        return f"kubeconfig {self._config.file}: {self._config.where}"
+
     async def renew(self, *, refused: bool) -> Credential:
         """Return the id token, refreshed if it has expired or was refused.
 

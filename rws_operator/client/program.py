@@ -54,14 +54,18 @@ class Program(asyncio.SubprocessProtocol):
                 start_new_session=True,
             )
         )
-        try:
-            await asyncio.wait([starting])
-        except asyncio.CancelledError:
-            # Not cut: asyncio would kill the program alone, and wait for its children. It is short.
-            with contextlib.suppress(OSError, ValueError):
-                await (await starting)[1].end()
-            raise
-        return starting.result()[1]
+        cut: asyncio.CancelledError | None = None
+        while not starting.done():
+            try:
+                await asyncio.wait([starting])
+            except asyncio.CancelledError as error:
+                # Not the start: asyncio would kill the program alone, and wait for its children.
+                cut = error
+        if cut is None:
+            return starting.result()[1]
+        with contextlib.suppress(OSError, ValueError):
+            await starting.result()[1].end()
+        raise cut
 
     async def end(self) -> None:
         """Kill what has not ended, and close the output."""

@@ -48,22 +48,16 @@ class RestClient:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def log_in(self) -> None:
-        """Have credentials before the first request needs them, or close.
+    async def close(self) -> None:
+        """Close every connection, those of fenced clients made from this one too.
 
-        Raises:
-            KubeconfigError: None can be had.
+        What is being done to renew the credentials ends as well. They are the configuration's, and
+        stay good: another client of it has them renewed when it needs them.
         """
         try:
-            await self.config.credentials.authorization()
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """Close every connection, those of fenced clients made from this one too."""
-        await self._transport.close()
-        await self.config.credentials.close()
+            await self._transport.close()
+        finally:
+            await self.config.credentials.close()
 
     def fenced(self, fence: Fence) -> Self:
         """Return a client of the same connections whose writes pass a fence.

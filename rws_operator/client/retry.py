@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from prometheus_client import Counter, Histogram
 
     from rws_operator.client.config import ClientConfig
+    from rws_operator.client.credentials import Credentials
     from rws_operator.client.fence import Fence
-    from rws_operator.client.transport import Stream, Transport
+    from rws_operator.client.stream import Stream
+    from rws_operator.client.transport import Transport
 
 
 _log = logging.getLogger("rws_operator.client")
@@ -98,7 +100,7 @@ class Requests:
         retries = 0
         renewed = False
         while True:
-            authorization = await self._credentials.authorization()
+            authorization = await self._credentials_if_open().authorization()
             status, data, answered = await self._try(
                 method, target, _with(headers, authorization), body, fence, priority
             )
@@ -107,7 +109,7 @@ class Requests:
             error = error_of(status, data, answered, f"{method} {target}", self._source)
             if status == 401 and not renewed:
                 renewed = True
-                if await self._credentials.refused(authorization):
+                if await self._credentials_if_open().refused(authorization):
                     continue
             wait = _wait(error, method, content_type)
             retries += 1
@@ -149,7 +151,7 @@ class Requests:
         """
         renewed = False
         while True:
-            authorization = await self._credentials.authorization()
+            authorization = await self._credentials_if_open().authorization()
             headers = _with(f"Accept: {accept}\r\n", authorization)
             try:
                 stream = await self._transport.open_stream(target, headers)
@@ -161,11 +163,20 @@ class Requests:
                 if error.status != 401 or renewed:
                     raise
                 renewed = True
-                if not await self._credentials.refused(authorization):
+                if not await self._credentials_if_open().refused(authorization):
                     raise
             else:
                 self._count(200, "GET")
                 return stream
+
+    def _credentials_if_open(self) -> Credentials:
+        """Return whom to ask, which nobody may after the end: it would begin what nothing ends.
+
+        Raises:
+            ConfigurationError: The client is closed.
+        """
+        self._transport.check_open()
+        return self._credentials
 
     def _count(self, code: int | str, method: str) -> None:
         counter = self._counters.get((code, method))

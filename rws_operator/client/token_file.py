@@ -5,6 +5,7 @@ A kubelet replaces the file; so it is read again and again, and at once after a 
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from rws_operator.client.credentials import Credential, RenewedCredentials, bearer
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 _READ_AGAIN_SECONDS = 60.0
 """Age at which a token file is read again: a kubelet replaces it long before it expires."""
 
+_MOST_READS = 8
+"""Reads at once: one that hangs, e.g. on a network's disk, keeps its thread for as long."""
+
 
 class TokenFile:
     """A bearer token in a file; a ServiceAccount's, or a kubeconfig's ``tokenFile``.
@@ -27,6 +31,10 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._reads = threading.Semaphore(_MOST_READS)
+
+    def __str__(self) -> str:
+        return f"token file {self._path}"
 
     @classmethod
     def credentials(cls, path: Path, *, instead: str | None = None) -> RenewedCredentials:
@@ -51,7 +59,19 @@ class TokenFile:
     async def renew(self, *, refused: bool) -> Credential:
         """Read the file, off the loop: it may lie on a network."""
         del refused
-        return await in_own_thread(self.read)
+        return await in_own_thread(self._read_beside)
+
+    def _read_beside(self) -> Credential:
+        """Read the file beside reads that hang, unless they are too many."""
+        if not self._reads.acquire(blocking=False):
+            raise KubeconfigError(
+                f"{self} can't be read ({_MOST_READS} reads of it hang)",
+                remedy="look whether the disk that it lies on hangs, and restart the program",
+            )
+        try:
+            return self.read()
+        finally:
+            self._reads.release()
 
     def read(self) -> Credential:
         """Read the file.
@@ -64,7 +84,7 @@ class TokenFile:
         except (OSError, UnicodeDecodeError) as error:
             problem = getattr(error, "strerror", None) or "not text"
             raise KubeconfigError(
-                f"token file {self._path} can't be read ({problem})",
+                f"{self} can't be read ({problem})",
                 remedy="mount the ServiceAccount's token, or correct the path",
             ) from None
         return Credential(bearer(token, str(self._path)), seconds=_READ_AGAIN_SECONDS)

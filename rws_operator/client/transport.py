@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from contextlib import AsyncExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -25,6 +26,7 @@ from rws_operator.client.answer import error_of
 from rws_operator.client.connector import make_connector
 from rws_operator.client.failure import BROKEN, failure_of
 from rws_operator.client.proxy import proxy_of
+from rws_operator.client.stream import Stream, drop
 from rws_operator.client.tls import TlsContexts
 from rws_operator.errors import ConfigurationError, KubeconfigError
 
@@ -95,12 +97,20 @@ class Transport:
         return self._connector(0)
 
     def _connector(self, limit: int) -> aiohttp.TCPConnector:
+        self.check_open()
+        return make_connector(limit)
+
+    def check_open(self) -> None:
+        """Return if requests may be sent.
+
+        Raises:
+            ConfigurationError: It was closed.
+        """
         if self._closed:
             raise ConfigurationError(
                 f"the client of {self._config.server} is closed",
                 remedy="close it after its last request, or make another one",
             )
-        return make_connector(limit)
 
     def _fixed_head(self, user_agent: str) -> str:
         """Return the header lines that never change."""
@@ -155,10 +165,10 @@ class Transport:
             message, payload = await _read_head(connection)
             data = await payload.read()
         except BROKEN as error:
-            _drop(connection)
+            drop(connection)
             raise failure_of(error, self._config, sent=True) from error
         except BaseException:
-            _drop(connection)
+            drop(connection)
             raise
         connection.release()
         return message.code, data, message.headers
@@ -185,20 +195,20 @@ class Transport:
                     message.code, data, message.headers, f"GET {target}", self._config.source
                 )
         except BROKEN as error:
-            _drop(connection)
+            drop(connection)
             raise failure_of(error, self._config, sent=True) from error
         except BaseException:
-            _drop(connection)
+            drop(connection)
             raise
         return Stream(connection, payload, self._config)
 
     async def close(self) -> None:
         """Close every connection; a request that comes later is refused."""
         self._closed = True
-        for name in ("_pool", "_own"):
-            connector = self.__dict__.pop(name, None)
-            if connector is not None:
-                await connector.close()
+        async with AsyncExitStack() as stack:  # which goes on when one is cut
+            for name in ("_pool", "_own"):
+                if (connector := self.__dict__.pop(name, None)) is not None:
+                    stack.push_async_callback(connector.close)
 
     async def _connect(self, *, waits: bool) -> Connection:
         if asyncio.get_running_loop() is not self._loop:
@@ -251,39 +261,6 @@ class Transport:
         if fence is not None:
             fence.check()
         protocol.transport.write(head + body if body else head)
-
-
-class Stream:
-    """The body of an answer that goes on; its connection is closed, never used again."""
-
-    def __init__(
-        self, connection: Connection, payload: aiohttp.StreamReader, config: ClientConfig
-    ) -> None:
-        self._connection = connection
-        self._payload = payload
-        self._config = config
-
-    async def read(self) -> bytes:
-        """Return what has come, as soon as anything has; b"" at the end.
-
-        Raises:
-            ConnectionFailed: The connection broke before the end.
-        """
-        try:
-            return await self._payload.readany()
-        except BROKEN as error:
-            raise failure_of(error, self._config, sent=True) from error
-
-    def close(self) -> None:
-        """Close the connection."""
-        _drop(self._connection)
-
-
-def _drop(connection: Connection) -> None:
-    """Close a connection at once: TLS's good-bye could outlive the loop that waits for it."""
-    if connection.transport is not None:
-        connection.transport.abort()
-    connection.close()
 
 
 async def _read_head(connection: Connection) -> tuple[RawResponseMessage, aiohttp.StreamReader]:

@@ -1,6 +1,9 @@
 """Renewed credentials: when they are renewed, and what happens when they can't be."""
 
 import asyncio
+import math
+import re
+import traceback
 from pathlib import Path
 
 import pytest
@@ -21,6 +24,9 @@ class Numbered:
         self.runs = 0
         self.refusals = 0
         self.broken = False
+
+    def __str__(self) -> str:
+        return "the source"
 
     async def renew(self, *, refused: bool) -> Credential:
         """Give the next number."""
@@ -111,32 +117,83 @@ async def test_a_slow_failure_is_followed_by_its_pause() -> None:
     assert source.runs == 1
 
 
-async def test_what_is_closed_renews_no_more() -> None:
-    """A renewal that is under way ends with the client; who waits for it is told."""
+async def test_a_renewal_ends_when_it_is_closed() -> None:
+    """A renewal that is under way ends; who waits for it is told."""
     source = Numbered(takes=20.0)
     credentials = RenewedCredentials(source)
     waiting = asyncio.create_task(credentials.authorization())
     await asyncio.sleep(1)
     before = asyncio.all_tasks()
     await credentials.close()
-    with pytest.raises(KubeconfigError, match="was ended"):
+    with pytest.raises(
+        KubeconfigError,
+        match=r"the source gave nothing: .* was cancelled, .*: close a client after",
+    ):
         await waiting
     assert {task.get_name() for task in before - asyncio.all_tasks()} > {"credentials"}
     await credentials.close()
 
 
+async def test_who_shares_what_was_closed_has_it_renewed() -> None:
+    """Clients of one configuration are closed one by one; the others' next request begins anew."""
+    source = Numbered(takes=20.0)
+    credentials = RenewedCredentials(source, Credential("Bearer 0", seconds=0.0))
+    assert await credentials.authorization() == "Bearer 0"
+    await credentials.close()
+    assert await credentials.authorization() == "Bearer 0"
+    await asyncio.sleep(20)
+    assert await credentials.authorization() == "Bearer 2"
+
+
+@pytest.mark.parametrize("first", [None, Credential("Bearer 0", seconds=0.0)])
+async def test_a_source_that_hangs_once_is_asked_again(
+    first: Credential | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A renewal has a deadline of its own, or all later requests would wait for it, too."""
+    source = Numbered(takes=math.inf)
+    credentials = RenewedCredentials(source, first)
+    if first is None:
+        with pytest.raises(KubeconfigError, match=r"the source gave nothing within 25 s: look"):
+            await credentials.authorization()
+    else:
+        assert not await credentials.refused("Bearer 0")
+        assert "the old ones stay: the source gave nothing within 25 s" in caplog.text
+    source.takes = 0.5
+    await asyncio.sleep(10)
+    assert await credentials.authorization() == "Bearer 2"
+
+
 async def test_a_bug_of_a_source_leaves_the_old_ones(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever it raises, what was good stays in use."""
+    """What was good stays in use; where it is, is told, not its text: that may hold a token."""
 
     class Broken:
+        def __str__(self) -> str:
+            return "the broken one"
+
         async def renew(self, *, refused: bool) -> Credential:
-            raise ZeroDivisionError(f"a bug {refused}")
+            raise ZeroDivisionError(f"a secret {refused}")
 
     credentials = RenewedCredentials(Broken(), Credential("Bearer old", seconds=0.0))
     assert await credentials.authorization() == "Bearer old"
-    assert "the old ones stay: a bug False" in caplog.text
-    with pytest.raises(ZeroDivisionError):
+    place = rf"the broken one can't be asked \(ZeroDivisionError in {__name__}:\d+ < rws_operator"
+    assert re.search(f"the old ones stay: {place}", caplog.text)
+    with pytest.raises(KubeconfigError, match=place) as caught:
         await RenewedCredentials(Broken()).authorization()
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "secret" not in caplog.text + shown
+
+
+async def test_no_waiter_adds_to_the_traceback_of_another() -> None:
+    """One failure is told to all who waited, as an error of each one's own."""
+    source = Numbered()
+    source.broken = True
+    credentials = RenewedCredentials(source)
+    found = await asyncio.gather(
+        *(credentials.authorization() for _ in range(5)), return_exceptions=True
+    )
+    errors = [one for one in found if isinstance(one, KubeconfigError)]
+    assert len(set(map(id, errors))) == 5
+    assert len({len([*traceback.walk_tb(error.__traceback__)]) for error in errors}) == 1
 
 
 async def test_a_stale_one_beats_none(caplog: pytest.LogCaptureFixture) -> None:

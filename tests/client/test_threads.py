@@ -2,6 +2,7 @@
 
 import _thread
 import asyncio
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rws_operator.client.resolver import OwnResolver
 from rws_operator.client.tls import Tls
 from rws_operator.client.token_file import TokenFile
 from rws_operator.errors import ConnectionFailed
+from rws_operator.testing.eventually import eventually
 from rws_operator.testing.pki import CertificateAuthority
 from tests.client.scripted import ScriptedServer, ok, scripted_server, serving, status
 from tests.client.test_kubeconfig import write
@@ -65,7 +67,7 @@ async def test_names_are_looked_up_as_ever(host: str, family: socket.AddressFami
 
 
 async def test_a_name_that_no_thread_can_be_had_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The request fails as if the name could not be looked up, which every caller expects."""
+    """The request gets no answer, which every caller expects; why is told, not the DNS blamed."""
 
     def refuse(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
@@ -73,5 +75,31 @@ async def test_a_name_that_no_thread_can_be_had_for(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(_thread, "start_new_thread", refuse)
     client = ScriptedServer("http://localhost:1").client()
     async with client:
-        with pytest.raises(ConnectionFailed, match="can't be resolved"):
+        with pytest.raises(ConnectionFailed, match=r"no thread can be .*: let the pod have more"):
             await client.request("GET", "/x")
+
+
+async def test_a_token_file_whose_read_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one renews the token; reads that hang don't take ever more threads."""
+    monkeypatch.setattr("rws_operator.client.credentials._DEADLINE_SECONDS", 0.2)
+    monkeypatch.setattr("rws_operator.client.credentials._REFUSALS_SECONDS", 0.0)
+    monkeypatch.setattr("rws_operator.client.token_file._MOST_READS", 3)
+    token, other = tmp_path / "token", tmp_path / "other"
+    token.write_text("old")
+    read = TokenFile.credentials(token)
+    os.mkfifo(other)
+    other.rename(token)
+    before = set(threading.enumerate())
+    for _ in range(5):
+        assert not await read.refused("Bearer old")
+    await eventually(10, lambda: len(set(threading.enumerate()) - before) == 3)
+    writer = os.open(token, os.O_RDWR | os.O_NONBLOCK)
+    other.write_text("new")
+    other.rename(token)
+    os.close(writer)
+    await eventually(10, lambda: not set(threading.enumerate()) - before)
+    monkeypatch.setattr("rws_operator.client.credentials._DEADLINE_SECONDS", 25.0)
+    await eventually(10, lambda: read.refused("Bearer old"))
+    assert await read.authorization() == "Bearer new"
