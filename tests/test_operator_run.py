@@ -373,18 +373,18 @@ async def test_a_run_that_is_cancelled_as_it_connects_closes_its_client(
 ) -> None:
     """In the round of the loop in which there is one, too."""
     opened, closed = list[Client](), list[Client]()
-    log_in, close = Client.log_in, Client.close
+    close = Client.close
 
-    async def cancel_as_it_logs_in(opening: Client) -> None:
+    async def cancel_once_it_connected(*args: Any, **options: Any) -> Client:
+        opened.append(await client(*args, **options))
         asyncio.get_running_loop().call_soon(task.cancel)
-        await log_in(opening)
-        opened.append(opening)
+        return opened[0]
 
     async def note_close(closing: Client) -> None:
         await close(closing)
         closed.append(closing)
 
-    monkeypatch.setattr(Client, "log_in", cancel_as_it_logs_in)
+    monkeypatch.setattr("rws_operator.lifecycle.connect", cancel_once_it_connected)
     monkeypatch.setattr(Client, "close", note_close)
     operator = Operator("hasty")
     operator.add(Task("part", None))
