@@ -7,7 +7,6 @@ observed one tells of its writes. Invariant: each verb is a `request`, with its 
 
 from __future__ import annotations
 
-import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -73,7 +72,7 @@ class Client(RestClient):
             observer: Told of each object that is created, replaced, patched, applied or deleted,
                 but for dry runs; not of what `request` sends.
         """
-        client = copy.copy(self)
+        client = self._lent()
         client._observer = observer
         return client
 

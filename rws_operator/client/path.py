@@ -92,18 +92,9 @@ def _checked(kind: Kind, namespace: str | None) -> str | None:
 def _segment(kind: Kind, text: str) -> str:
     if _plain_segment(text):
         return text
-    if text in ("", ".", "..") or "/" in text or "%" in text or not _is_text(text):
+    if text in ("", ".", "..") or "/" in text or "%" in text or not text.isprintable():
         raise ConfigurationError(
             f"{text!r} can't be a name or namespace of {kind}",
             remedy="pass the object's metadata.name and metadata.namespace",
         )
     return quote(text)
-
-
-def _is_text(text: str) -> bool:
-    """Return whether it can be sent; JSON's escapes can make strings that can't."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

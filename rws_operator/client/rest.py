@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from rws_operator.client.fence import Fence
 
 
+_READ_SECONDS = 30.0
+_WRITE_SECONDS = 40.0  # of which the API server may wait 30 s for one webhook, and then go on
+
+
 class RestClient:
     """A client of one API server that knows requests and streams, but no objects.
 
@@ -41,6 +45,7 @@ class RestClient:
         self._transport = Transport(config, user_agent or "rws-operator")
         self._requests = Requests(config, self._transport)
         self._fence: Fence | None = None
+        self._is_lent = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -49,11 +54,15 @@ class RestClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection, those of fenced clients made from this one too.
+        """Close every connection, those of clients made from this one too.
+
+        A client that was itself made from another, as a handler's is, closes nothing.
 
         What is being done to renew the credentials ends as well. They are the configuration's, and
         stay good: another client of it has them renewed when it needs them.
         """
+        if self._is_lent:
+            return
         try:
             await self._transport.close()
         finally:
@@ -65,8 +74,13 @@ class RestClient:
         Args:
             fence: Asked before each POST, PUT, PATCH and DELETE, once its connection is had.
         """
-        client = copy.copy(self)
+        client = self._lent()
         client._fence = fence
+        return client
+
+    def _lent(self) -> Self:
+        client = copy.copy(self)
+        client._is_lent = True
         return client
 
     def check_fence(self) -> None:
@@ -87,7 +101,7 @@ class RestClient:
         body: bytes | Mapping[str, Any] | Sequence[Any] | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
-        deadline: float = 30.0,
+        deadline: float | None = None,
         priority: bool = False,
     ) -> Answer:
         """Send a request and return its answer.
@@ -100,6 +114,7 @@ class RestClient:
             content_type: The body's type.
             accept: The answer's type.
             deadline: Seconds for all of it: waiting for a connection, retries and the answer.
+                Default 30 for a GET and 40 for writes, which webhooks may hold up.
             priority: Never wait for a connection, as the Lease must not.
 
         Raises:
@@ -111,7 +126,9 @@ class RestClient:
         target = target_of(path, params)
         if body is not None and not isinstance(body, bytes):
             body = msgspec.json.encode(body)
-        give_up_at = asyncio.get_running_loop().time() + deadline
+        is_write = method != "GET"
+        seconds = deadline or (_WRITE_SECONDS if is_write else _READ_SECONDS)
+        give_up_at = asyncio.get_running_loop().time() + seconds
         try:
             async with asyncio.timeout_at(give_up_at):
                 return await self._requests.send(
@@ -121,13 +138,16 @@ class RestClient:
                     content_type=content_type,
                     accept=accept,
                     give_up_at=give_up_at,
-                    fence=self._fence if method != "GET" else None,
+                    fence=self._fence if is_write else None,
                     priority=priority,
                 )
         except TimeoutError:
             raise DeadlineExceeded(
-                f"{method} {path}: {self.config.server} did not answer within {deadline:g} s",
-                remedy="check the network and the API server's load; a write may have been done",
+                f"{method} {path}: {self.config.server} did not answer within {seconds:g} s",
+                remedy="check the network, the API server's load and the webhooks that it asks; "
+                "it may have been done"
+                if is_write
+                else "check the network and the API server's load",
             ) from None
 
     @asynccontextmanager

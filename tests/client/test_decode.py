@@ -115,13 +115,15 @@ async def test_a_refusal_that_is_nested_for_ever(server: ScriptedServer) -> None
 
 
 async def test_what_is_no_text_is_refused_before_it_is_sent(server: ScriptedServer) -> None:
-    """Half of a UTF-16 pair can stand in no path and in no query."""
+    """Half of a UTF-16 pair can stand in no path and in no query, nor a line's end in a name."""
     half = "\ud800"
     async with server.client() as client:
         with pytest.raises(errors.ConfigurationError, match="can't be a name"):
             await client.get(kinds.ConfigMap, half, "x")
         with pytest.raises(errors.ConfigurationError, match="can't be a name"):
             await client.list(kinds.ConfigMap, half)
+        with pytest.raises(errors.ConfigurationError, match="can't be a name"):
+            await client.get(kinds.ConfigMap, "a\n", "x")
         with pytest.raises(errors.ConfigurationError, match="query parameter"):
             await client.list(kinds.ConfigMap, label_selector=half)
     assert server.seen == []

@@ -48,6 +48,17 @@ async def test_reads_pass(server: ScriptedServer) -> None:
     assert fence.asked == 0
 
 
+async def test_a_client_that_was_lent_closes_nothing(server: ScriptedServer) -> None:
+    """A handler's `async with ctx.client` must not end the operator."""
+    server.answer(ok())
+    nobody: Any = None
+    async with server.client() as client:
+        async with client.fenced(CountingFence()) as fenced, fenced.observed(nobody):
+            pass
+        await client.request("GET", PATH)
+        await fenced.request("GET", PATH)
+
+
 async def test_the_client_it_was_made_from_is_not_fenced(server: ScriptedServer) -> None:
     """Fencing makes another client of the same connections."""
     server.answer(ok())

@@ -15,7 +15,7 @@ from aiohttp import web
 from prometheus_client import REGISTRY
 
 from rws_operator import errors
-from rws_operator.client import Client, ClientConfig, Impersonation
+from rws_operator.client import Client, ClientConfig, Impersonation, rest
 from rws_operator.client.answer import error_of
 from rws_operator.client.credentials import FixedCredentials
 from tests.client.scripted import ScriptedServer, hang, ok, raw, raw_server, status, targets
@@ -152,6 +152,21 @@ async def test_the_deadline_covers_a_server_that_hangs(server: ScriptedServer) -
         with pytest.raises(errors.DeadlineExceeded, match=r"did not answer within 0\.2 s") as it:
             await client.request("PATCH", PATH, body=b"{}", deadline=0.2)
     assert "\n" not in str(it.value)
+
+
+@pytest.mark.parametrize(("method", "seconds"), [("GET", 0.1), ("PATCH", 0.2)])
+async def test_a_write_has_longer_than_a_read(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, method: str, seconds: float
+) -> None:
+    """The API server itself may wait 30 s for a webhook of others, and do the write then."""
+    assert rest._WRITE_SECONDS >= 30 + 10
+    monkeypatch.setattr(rest, "_READ_SECONDS", 0.1)
+    monkeypatch.setattr(rest, "_WRITE_SECONDS", 0.2)
+    server.answer(hang)
+    async with server.client() as client:
+        with pytest.raises(errors.DeadlineExceeded, match=f"within {seconds} s") as it:
+            await client.request(method, PATH)
+    assert ("webhooks" in str(it.value)) is (method == "PATCH")
 
 
 async def test_a_late_answer_is_nobody_elses(server: ScriptedServer) -> None:
