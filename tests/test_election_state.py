@@ -75,6 +75,15 @@ def test_a_released_lease_is_taken_at_once() -> None:
     assert decision.record.transitions == 4
 
 
+def test_transitions_stay_at_the_most_that_the_field_takes() -> None:
+    """A Lease whose holder changed, or is said to have, ever so often is taken all the same."""
+    election = Election("me", Timing())
+    election.saw(lease_of(LeaseRecord(transitions=2**31 - 1)), now=50)
+    decision = election.decide(50, WALL)
+    assert isinstance(decision, Take)
+    assert decision.record.transitions == 2**31 - 1
+
+
 @pytest.mark.parametrize(("theirs", "expected"), [(15, 15), (60, 60), (3, 15), (None, 15)])
 def test_expiry_takes_the_longer_duration(theirs: int | None, expected: int) -> None:
     """Other replicas may have other settings; a short one may be an edit the holder didn't see."""
