@@ -588,6 +588,29 @@ async def test_a_missing_namespace_is_an_error_that_heals(
         await replicas.client.request("DELETE", f"{path}/{replicas.namespace}-x")
 
 
+async def test_a_namespace_that_is_being_deleted_is_named_as_the_cause(
+    replicas: Replicas, cluster: TestCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The API server says Forbidden, but no permission would help."""
+    ending = await cluster.namespace("ending")
+    kept = {"metadata": {"name": "kept", "finalizers": ["test.example.com/kept"]}}
+    path = f"/api/v1/namespaces/{ending.name}"
+    await replicas.client.request("POST", f"{path}/configmaps", body=kept)
+    await replicas.client.request("DELETE", path)
+    try:
+        elector = LeaderElector(replicas.client, ending.name, "op", "a", **SHORT)
+        replicas.run(elector)
+        await eventually(5, lambda: "namespace is being deleted" in caplog.text)
+        assert "may not create" not in caplog.text
+    finally:
+        await replicas.client.request(
+            "PATCH",
+            f"{path}/configmaps/kept",
+            body={"metadata": {"finalizers": None}},
+            content_type="application/merge-patch+json",
+        )
+
+
 @pytest.mark.parametrize(
     ("namespace", "lease", "identity", "says"),
     [
