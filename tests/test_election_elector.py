@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -26,6 +27,7 @@ from rws_operator.errors import (
     NotFound,
 )
 from rws_operator.metrics import metrics_text
+from rws_operator.resources.micro_time import micro_time
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.eventually import eventually
@@ -609,6 +611,37 @@ async def test_a_namespace_that_is_being_deleted_is_named_as_the_cause(
             body={"metadata": {"finalizers": None}},
             content_type="application/merge-patch+json",
         )
+
+
+async def test_each_holder_that_is_waited_for_is_named_once(
+    replicas: Replicas, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line says who, and until when if it is silent; renewals add none, another holder does."""
+    caplog.set_level(logging.INFO, "rws_operator.election")
+
+    def told() -> list[str]:
+        waits = [vars(r) for r in caplog.records if "another holds the Lease" in r.message]
+        return [f"{r['holder']} {r['expires_unless_renewed']}" for r in waits]
+
+    new_year = micro_time(1_767_225_600)
+    record = LeaseRecord("ghost", 86400, new_year, new_year)
+    body = new_lease(replicas.namespace, "op", record)
+    await replicas.client.request("POST", LEASE.path(replicas.namespace), body=body)
+    elector, _ = await replicas.standby("a", wall_clock=lambda: 1_800_000_000.0)
+    await eventually(5, told)
+    await replicas.edit({"spec": {"renewTime": "2026-01-02T00:00:00.000000Z"}})
+    await asyncio.sleep(0.3)
+    assert len(told()) == 1
+    assert told()[0].startswith("ghost 2027-01-16T")
+    (note,) = elector.notes()
+    assert re.search(r"of ghost: 86\d{3} s unless renewed", note)
+    await replicas.edit({"spec": {"holderIdentity": "other"}})
+    await eventually(5, lambda: len(told()) == 2)
+    assert told()[1].startswith("other ")
+    await replicas.edit({"spec": {"holderIdentity": ""}})
+    async with asyncio.timeout(10):
+        await elector.handle().wait_until_leader()
+    assert elector.notes() == []
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from rws_operator.election.requests import LeaseRequests
 from rws_operator.election.state import Election, Phase
 from rws_operator.election.timing import Timing
 from rws_operator.election.troubles import Troubles
+from rws_operator.election.waiting import Waiting
 from rws_operator.errors import (
     ConfigurationError,
     Conflict,
@@ -92,6 +93,7 @@ class LeaderElector:
         self._reader = LeaseReader(
             self._requests, self._election, self._troubles, clock, self._saw_something
         )
+        self._waiting = Waiting(str(self), self._election, clock, wall_clock)
         self._wake = asyncio.Event()
         self._limit: asyncio.Timeout | None = None
         self._lost: str | None = None
@@ -106,6 +108,10 @@ class LeaderElector:
     def holder(self) -> str:
         """The identity that holds the Lease as last seen, "" for nobody."""
         return self._election.holder
+
+    def notes(self) -> list[str]:
+        """Whom this replica waits for, for `/readyz?verbose`."""
+        return self._waiting.notes()
 
     def handle(self) -> LeaderHandle:
         """A view of the election for one part of the program."""
@@ -150,10 +156,8 @@ class LeaderElector:
 
     async def _take_part(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            helpers = [
-                tasks.create_task(self._reader.run()),
-                tasks.create_task(check_permissions(self._requests)),
-            ]
+            work = (self._reader.run(), check_permissions(self._requests))
+            helpers = [tasks.create_task(each) for each in work]
             await self._elect()
             for task in helpers:
                 task.cancel()
@@ -180,6 +184,7 @@ class LeaderElector:
 
     async def _carry_out(self, decision: Wait | Look | Create | Take | Renew) -> None:
         if isinstance(decision, Wait):
+            self._waiting.tell()
             await self._wait_until(decision.until)
             return
         if isinstance(decision, Look):

@@ -89,6 +89,12 @@ class Election:
         return self.lease.record.holder if self.lease else ""
 
     @property
+    def waits_for(self) -> str:
+        """The identity whose release or expiry this replica waits for, "" for nobody."""
+        is_held = self.lease is not None and not self.is_ours(self.lease.record)
+        return self.holder if is_held and self.phase is Phase.FOLLOWING else ""
+
+    @property
     def term_seconds(self) -> int:
         """How long the holder may be silent before it counts as gone, at least our own lease."""
         theirs = self.lease.record.duration_seconds if self.lease else None
