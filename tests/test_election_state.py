@@ -204,6 +204,14 @@ def test_no_lease_is_taken_by_what_was_known_before_a_restore() -> None:
     assert election.holder == "new"
 
 
+def test_a_release_seen_long_ago_is_looked_at_again() -> None:
+    """A replica that was stopped meanwhile knows nothing of who took the Lease since."""
+    election = Election("me", Timing())
+    election.saw(held("", 43), now=50)
+    assert isinstance(election.decide(51, WALL), Take)
+    assert election.decide(80, WALL) == Look()
+
+
 def test_a_leader_goes_on_after_a_restore_of_its_own_claim() -> None:
     """The renewal is refused, the Lease read, and the next renewal is of what was read."""
     election = leading(at=100)

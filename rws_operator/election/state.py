@@ -14,17 +14,14 @@ The rules, in seconds of one steady clock. A wall clock is only ever written, ne
       and no release: the holder may not know yet. (Only a replica that never saw the Lease
       creates one at once; a leader learns of a deletion by its watch, or its next renewal.)
       Nor is it a release to be made anew after that, or set back as etcd is restored.
-   d. to take what expired, or what a try did not get, look first: a replace is accepted by its
-      resource version, and after a restore somebody else's renewal may have the one remembered.
-   The API server settles races: a replace carries the resource version that was seen, and of
-   several creates one succeeds.
+   d. what expired, was tried for or seen a while ago is looked at first: after a restore another's
+      renewal may have the resource version remembered, and would be replaced.
+   The API server settles races: by the resource version that was seen; of creates one succeeds.
 3. LEADING: renew every retry_seconds. LOST at once when the Lease is gone or is another's, and
    when renew_seconds have passed since *before the last accepted request was sent*, whatever
-   comes after. A renewal that was refused because the Lease had changed is sent again soon, each
-   time later, up to retry_seconds.
-4. What was asked for after the last news came is believed, for the API server answers what is;
-   its resource version may be lower, where etcd was restored. Else (an event, or an answer
-   overtaken by another) what has a lower resource version is older, and ignored.
+   comes after. A renewal refused because the Lease had changed is sent again soon, ever later.
+4. What was asked for after the last news came is believed, even at a lower resource version (etcd
+   was restored). Else (an event, an answer that was overtaken) a lower one is older, and ignored.
 
 A claim is ours if it has our identity *and* the acquire time that this process wrote: two
 replicas that were given the same identity never take each other's Lease for their own.
@@ -144,8 +141,8 @@ class Election:
             last: What an event says was deleted.
         """
         if self.lease is not None:
-            is_lower = last is None or _is_lower(last, self.lease.resource_version)
-            if is_lower and asked < self._known_at:
+            is_news = last is not None and not _is_lower(last, self.lease.resource_version)
+            if not is_news and asked < self._known_at:
                 return
             self._forget(now)
         self._known_at = now
@@ -221,7 +218,7 @@ class Election:
         if self.lease is None:
             first = LeaseRecord(transitions=-1).held_by(self.identity, wall, seconds)
             return Create(first)
-        if self._looked_at < free_at:
+        if self._looked_at < free_at or now > self._known_at + self.timing.retry_seconds:
             return Look()
         record = self.lease.record
         if self.is_ours(record):
