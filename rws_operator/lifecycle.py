@@ -192,6 +192,7 @@ class Lifecycle:
         ]
         if (elector := self.tenure.elector) is not None:
             support += [self._parts.start(tasks, "leader election", elector.run, elects=True)]
+            health.add_note("leader election", elector.notes)
         for task in support:
             health.add_liveness(task.get_name(), task_is_alive(task))
         support.append(self._parts.start(tasks, "leading", self._lead))

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -26,6 +27,7 @@ from rws_operator.errors import (
     NotFound,
 )
 from rws_operator.metrics import metrics_text
+from rws_operator.resources.micro_time import micro_time
 from rws_operator.testing.cluster import TestCluster, TestNamespace
 from rws_operator.testing.control_plane import ControlPlane
 from rws_operator.testing.eventually import eventually
@@ -493,13 +495,15 @@ async def test_without_watch_a_release_is_seen_by_polling(
 async def test_a_silent_watch_does_not_make_two_leaders(
     replicas: Replicas, gate: Gate, gated: Client
 ) -> None:
-    """A standby that hears nothing tries at the expiry, is refused, and follows on."""
+    """A standby that hears nothing looks at the expiry, and follows on."""
     first, _ = await replicas.leader("a")
     second, _ = await replicas.standby("b", client=gated)
     await eventually(5, lambda: gate.open_watches(resource="leases"))
-    with gate.black_hole(resource="leases", where=lambda r: r.verb != "update"):
-        await eventually(8, lambda: gate.count(verb="update", resource="leases"))
+    looks = gate.count(verb="get", resource="leases")
+    with gate.black_hole(resource="leases", where=lambda r: r.verb not in ("get", "update")):
+        await eventually(8, lambda: gate.count(verb="get", resource="leases") > looks)
         await asyncio.sleep(0.5)
+    assert gate.count(verb="update", resource="leases") == 0
     assert first.handle().is_leader
     assert not second.handle().is_leader
     assert (await replicas.lease()).record.transitions == 0
@@ -584,6 +588,60 @@ async def test_a_missing_namespace_is_an_error_that_heals(
         await elector.release()
     finally:
         await replicas.client.request("DELETE", f"{path}/{replicas.namespace}-x")
+
+
+async def test_a_namespace_that_is_being_deleted_is_named_as_the_cause(
+    replicas: Replicas, cluster: TestCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The API server says Forbidden, but no permission would help."""
+    ending = await cluster.namespace("ending")
+    kept = {"metadata": {"name": "kept", "finalizers": ["test.example.com/kept"]}}
+    path = f"/api/v1/namespaces/{ending.name}"
+    await replicas.client.request("POST", f"{path}/configmaps", body=kept)
+    await replicas.client.request("DELETE", path)
+    try:
+        elector = LeaderElector(replicas.client, ending.name, "op", "a", **SHORT)
+        replicas.run(elector)
+        await eventually(5, lambda: "namespace is being deleted" in caplog.text)
+        assert "may not create" not in caplog.text
+    finally:
+        await replicas.client.request(
+            "PATCH",
+            f"{path}/configmaps/kept",
+            body={"metadata": {"finalizers": None}},
+            content_type="application/merge-patch+json",
+        )
+
+
+async def test_each_holder_that_is_waited_for_is_named_once(
+    replicas: Replicas, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line says who, and until when if it is silent; renewals add none, another holder does."""
+    caplog.set_level(logging.INFO, "rws_operator.election")
+
+    def told() -> list[str]:
+        waits = [vars(r) for r in caplog.records if "another holds the Lease" in r.message]
+        return [f"{r['holder']} {r['expires_unless_renewed']}" for r in waits]
+
+    new_year = micro_time(1_767_225_600)
+    record = LeaseRecord("ghost", 86400, new_year, new_year)
+    body = new_lease(replicas.namespace, "op", record)
+    await replicas.client.request("POST", LEASE.path(replicas.namespace), body=body)
+    elector, _ = await replicas.standby("a", wall_clock=lambda: 1_800_000_000.0)
+    await eventually(5, told)
+    await replicas.edit({"spec": {"renewTime": "2026-01-02T00:00:00.000000Z"}})
+    await asyncio.sleep(0.3)
+    assert len(told()) == 1
+    assert told()[0].startswith("ghost 2027-01-16T")
+    (note,) = elector.notes()
+    assert re.search(r"of ghost: 86\d{3} s unless renewed", note)
+    await replicas.edit({"spec": {"holderIdentity": "other"}})
+    await eventually(5, lambda: len(told()) == 2)
+    assert told()[1].startswith("other ")
+    await replicas.edit({"spec": {"holderIdentity": ""}})
+    async with asyncio.timeout(10):
+        await elector.handle().wait_until_leader()
+    assert elector.notes() == []
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rws_operator.election.decisions import Create, Look, Lost, Renew, Take, Wait
 from rws_operator.election.fence import LeaseFence
 from rws_operator.election.lease import Lease, LeaseRecord, decode_lease
-from rws_operator.election.state import Create, Election, Lost, Phase, Renew, Take, Wait
+from rws_operator.election.state import Election, Phase
 from rws_operator.election.timing import Timing
 from rws_operator.errors import ConfigurationError, DecodeError, LeadershipLost
 from rws_operator.resources.micro_time import micro_time
@@ -34,13 +35,21 @@ def held(holder: str, version: int = 1, *, seconds: int | None = 15, renew: str 
 def leading(at: float = 100.0, timing: Timing | None = None) -> Election:
     """An election that this replica has won with a request sent at `at`."""
     election = Election("me", timing or Timing())
-    election.saw_none(0, "1")
+    election.saw_none(0)
     decision = election.decide(at, WALL)
     assert isinstance(decision, Create)
     election.trying(decision, at)
     election.accepted(lease_of(decision.record, 2), at, at + 0.1)
     assert election.phase is Phase.LEADING
     return election
+
+
+def decide_having_looked(election: Election, now: float) -> object:
+    """What is decided once the same Lease was read again at `now`."""
+    assert election.decide(now, WALL) == Look()
+    assert election.lease is not None
+    election.saw(election.lease, now, now)
+    return election.decide(now, WALL)
 
 
 def test_nothing_is_done_before_the_lease_was_read() -> None:
@@ -51,7 +60,7 @@ def test_nothing_is_done_before_the_lease_was_read() -> None:
 def test_a_missing_lease_is_created_with_no_transition() -> None:
     """A new Lease starts at 0 transitions, as client-go's does."""
     election = Election("me", Timing(lease_seconds=20))
-    election.saw_none(0, "7")
+    election.saw_none(0)
     now = micro_time(WALL)
     assert election.decide(0, WALL) == Create(LeaseRecord("me", 20, now, now, 0))
 
@@ -66,13 +75,22 @@ def test_a_released_lease_is_taken_at_once() -> None:
     assert decision.record.transitions == 4
 
 
+def test_transitions_stay_at_the_most_that_the_field_takes() -> None:
+    """A Lease whose holder changed, or is said to have, ever so often is taken all the same."""
+    election = Election("me", Timing())
+    election.saw(lease_of(LeaseRecord(transitions=2**31 - 1)), now=50)
+    decision = election.decide(50, WALL)
+    assert isinstance(decision, Take)
+    assert decision.record.transitions == 2**31 - 1
+
+
 @pytest.mark.parametrize(("theirs", "expected"), [(15, 15), (60, 60), (3, 15), (None, 15)])
 def test_expiry_takes_the_longer_duration(theirs: int | None, expected: int) -> None:
     """Other replicas may have other settings; a short one may be an edit the holder didn't see."""
     election = Election("me", Timing())
     election.saw(held("other", seconds=theirs), now=50)
     assert election.decide(50 + expected - 0.01, WALL) == Wait(50 + expected)
-    assert isinstance(election.decide(50 + expected, WALL), Take)
+    assert isinstance(decide_having_looked(election, 50 + expected), Take)
 
 
 def test_a_renewal_mends_an_edited_duration() -> None:
@@ -95,7 +113,7 @@ def test_expiry_does_not_depend_on_any_wall_clock(skew: float) -> None:
     election = Election("me", Timing())
     election.saw(held("other", renew=micro_time(WALL + skew)), now=50)
     assert election.decide(64, WALL) == Wait(65)
-    assert isinstance(election.decide(65, WALL), Take)
+    assert isinstance(decide_having_looked(election, 65), Take)
 
 
 def test_only_a_changed_record_starts_the_term_anew() -> None:
@@ -112,8 +130,8 @@ def test_a_deleted_lease_is_no_release() -> None:
     """The holder of a deleted Lease may not know yet: it is given its term from then on."""
     election = Election("me", Timing())
     election.saw(held("other", 1), now=50)
-    election.saw_none(60, "2")
-    election.saw_none(61, "3")
+    election.saw_none(60, last=held("other", 2))
+    election.saw_none(61, asked=60)
     assert election.decide(74, WALL) == Wait(75)
     assert isinstance(election.decide(75, WALL), Create)
 
@@ -122,7 +140,7 @@ def test_a_lease_deleted_after_its_release_is_free() -> None:
     """Nobody held it, so nobody is waited for."""
     election = Election("me", Timing())
     election.saw(held("", 1), now=50)
-    election.saw_none(60, "2")
+    election.saw_none(60, last=held("", 2))
     assert isinstance(election.decide(60, WALL), Create)
 
 
@@ -131,8 +149,115 @@ def test_an_older_answer_is_ignored() -> None:
     election = Election("me", Timing())
     election.saw(held("other", 9, renew="r9"), now=50)
     election.saw(held("", 8), now=51)
-    election.saw_none(0, "8")
+    election.saw(held("", 8), now=51, asked=49)
+    election.saw_none(51, last=held("", 8))
+    election.saw_none(51, asked=49)
     assert election.holder == "other"
+
+
+def test_a_lease_made_anew_after_its_deletion_is_no_release() -> None:
+    """An empty Lease in the place of the deleted one does not end the deleted one's term."""
+    election = Election("me", Timing())
+    election.saw(held("other", 1), now=50)
+    election.saw_none(60, last=held("other", 2))
+    election.saw(held("", 3), now=61)
+    assert election.decide(74, WALL) == Wait(75)
+    assert isinstance(decide_having_looked(election, 75), Take)
+
+
+def test_a_restored_lease_is_believed_when_it_was_asked_for() -> None:
+    """Resource versions went back: the holder is followed, and its renewals are signs of life."""
+    election = Election("me", Timing())
+    election.saw(held("old", 303), now=50)
+    election.saw(held("new", 242), now=60)
+    assert election.holder == "old"  # an event of unknown age
+    election.saw(held("new", 240), now=61, asked=60)
+    assert election.holder == "new"
+    election.saw(held("new", 244, renew="r2"), now=70)
+    assert election.decide(84, WALL) == Wait(85)
+
+
+@pytest.mark.parametrize("restored", [held("", 240), held("ghost", 240, seconds=1), None])
+def test_a_restored_lease_is_no_release(restored: Lease | None) -> None:
+    """Who held it before the restore may not know yet, and has its term."""
+    election = Election("me", Timing())
+    election.saw(held("other", 303, seconds=30), now=50)
+    if restored is None:
+        election.saw_none(60, asked=59)
+    else:
+        election.saw(restored, now=60, asked=59)
+    assert election.decide(89, WALL) == Wait(90)
+    assert election.decide(90, WALL) != Wait(90)
+
+
+def test_no_lease_is_taken_by_what_was_known_before_a_restore() -> None:
+    """The holder's renewal may come to have the resource version that is remembered: look first."""
+    election = Election("standby", Timing())
+    election.saw(held("old", 303), now=0)
+    for second in range(2, 60, 2):
+        renewed = held("new", 240 + second, renew=f"r{second}")
+        election.saw(renewed, now=second)
+        decision = election.decide(second, WALL)
+        assert not isinstance(decision, Take)
+        if decision == Look():
+            election.saw(renewed, now=second, asked=second)
+    assert election.holder == "new"
+
+
+def test_a_release_seen_long_ago_is_looked_at_again() -> None:
+    """A replica that was stopped meanwhile knows nothing of who took the Lease since."""
+    election = Election("me", Timing())
+    election.saw(held("", 43), now=50)
+    assert isinstance(election.decide(51, WALL), Take)
+    assert election.decide(80, WALL) == Look()
+
+
+def test_a_leader_goes_on_after_a_restore_of_its_own_claim() -> None:
+    """The renewal is refused, the Lease read, and the next renewal is of what was read."""
+    election = leading(at=100)
+    claim = election.lease.record if election.lease else LeaseRecord()
+    election.saw(lease_of(claim, 303), now=101)
+    election.trying(Renew(lease_of(claim, 303), claim, 110), 102)
+    election.saw(lease_of(claim, 240), now=102.2, asked=102.1)
+    election.refused(102.2)
+    decision = election.decide(102.4, WALL)
+    assert isinstance(decision, Renew)
+    assert decision.lease.resource_version == "240"
+    election.accepted(lease_of(decision.record, 250), 102.4, 102.5)
+    assert election.deadline == 112.4
+
+
+def test_refusals_in_a_row_are_answered_ever_later() -> None:
+    """A Lease that somebody changes all the time costs no flood of requests."""
+    election, now = leading(at=100), 102.0
+    pauses = []
+    for version in range(3, 10):
+        decision = election.decide(now, WALL)
+        assert isinstance(decision, Renew)
+        election.trying(decision, now)
+        election.saw(lease_of(decision.lease.record, version), now, now)
+        election.refused(now)
+        wait = election.decide(now, WALL)
+        assert isinstance(wait, Wait)
+        assert wait.until is not None
+        pauses.append(wait.until - now)
+        now = wait.until
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 2, 2])
+    election.accepted(
+        lease_of(election.lease.record if election.lease else LeaseRecord(), 11), now, now
+    )
+    election.refused(now)
+    assert election.decide(now, WALL) == Wait(now + 0.1)
+
+
+def test_a_look_that_failed_waits_for_the_retry() -> None:
+    """Who can't read an expired Lease neither takes it nor asks without pause."""
+    election = Election("me", Timing())
+    election.saw(held("other"), now=50)
+    assert election.decide(65, WALL) == Look()
+    election.look_failed(66)
+    assert election.decide(67, WALL) == Wait(68)
+    assert isinstance(decide_having_looked(election, 68), Take)
 
 
 def test_a_failed_try_waits_for_the_retry() -> None:
@@ -152,7 +277,7 @@ def test_own_claim_whose_answer_got_lost_is_taken_for_own() -> None:
     decision = election.decide(50, WALL)
     assert isinstance(decision, Take)
     election.trying(decision, 50)
-    election.saw(lease_of(decision.record, 5), now=53)
+    election.saw(lease_of(decision.record, 5), now=53, asked=52.5)
     again = election.decide(53, WALL + 3)
     assert isinstance(again, Take)
     assert again.record.acquire_time == decision.record.acquire_time
@@ -213,7 +338,7 @@ def test_an_answer_after_the_deadline_does_not_revive() -> None:
 def test_a_claim_answered_after_its_own_deadline_does_not_lead() -> None:
     """A claim that took longer than the renew deadline gives no leadership at all."""
     election = Election("me", Timing())
-    election.saw_none(0, "1")
+    election.saw_none(0)
     decision = election.decide(0, WALL)
     assert isinstance(decision, Create)
     election.trying(decision, 0)
@@ -224,8 +349,8 @@ def test_a_claim_answered_after_its_own_deadline_does_not_lead() -> None:
 @pytest.mark.parametrize(
     "happens",
     [
-        lambda election: election.saw_none(101, "9"),
-        lambda election: election.saw_none(101),
+        lambda election: election.saw_none(101, last=held("me", 9)),
+        lambda election: election.saw_none(101, asked=100.5),
         lambda election: election.saw(held("other", 9), 101),
         lambda election: election.saw(held("", 9), 101),
     ],
@@ -241,16 +366,16 @@ def test_a_lease_that_is_gone_or_anothers_is_lost_at_once(
 
 
 def test_a_stale_absence_does_not_end_leadership() -> None:
-    """A list that was answered before our create says nothing about now."""
+    """A request that was sent before our create was answered says nothing about now."""
     election = leading(at=100)
-    election.saw_none(0, "1")
+    election.saw_none(101, asked=100)
     assert election.phase is Phase.LEADING
 
 
 def test_unanswered_claims_are_forgotten_after_a_while() -> None:
     """An outage of days must not fill the memory with claims."""
     election = Election("me", Timing())
-    election.saw_none(0, "1")
+    election.saw_none(0)
     for second in range(0, 100_000, 2):
         decision = election.decide(second, WALL + second)
         assert isinstance(decision, Create)
@@ -398,6 +523,21 @@ class Server:
     version: int = 1
     lease: Lease | None = None
     accepted: list[tuple[float, str]] = field(default_factory=list)
+    history: list[tuple[int, Lease | None]] = field(default_factory=list)
+
+    def restore(self, rng: random.Random) -> None:
+        """Go back to what was at some time; versions are given out again from there."""
+        if self.history:
+            at = rng.randrange(max(0, len(self.history) - 20), len(self.history))
+            self.version, self.lease = self.history[at]
+            del self.history[at:]
+            if rng.random() < 0.5:
+                self.lease = lease_of(LeaseRecord(), self.version)
+
+    def delete(self) -> None:
+        """Delete the Lease."""
+        self.history.append((self.version, self.lease))
+        self.version, self.lease = self.version + 1, None
 
     def write(self, decision: Create | Take | Renew, now: float) -> Lease | None:
         """Do a write if it is not stale."""
@@ -406,6 +546,7 @@ class Server:
                 return None
         elif self.lease is None or self.lease.resource_version != decision.lease.resource_version:
             return None
+        self.history.append((self.version, self.lease))
         self.version += 1
         self.lease = lease_of(decision.record, self.version)
         self.accepted.append((now, decision.record.holder))
@@ -431,13 +572,13 @@ class Replica:
         if now < self.down_until or self.election.phase is Phase.LOST:
             return
         if rng.random() >= loss:
-            if server.lease is None:
-                self.election.saw_none(now, str(server.version))
-            else:
-                self.election.saw(server.lease, now)
+            self.hear(server, rng)
         decision = self.election.decide(now, WALL + self.skew + now)
         if isinstance(decision, Lost):
             self.fence.close(decision.reason)
+        elif isinstance(decision, Look):
+            if rng.random() >= loss:
+                self.look(server)
         elif not isinstance(decision, Wait):
             self.election.trying(decision, now)
             if rng.random() < loss:
@@ -449,6 +590,21 @@ class Replica:
             if self.election.phase is Phase.LEADING:
                 self.fence.open_until(self.election.deadline)
 
+    def hear(self, server: Server, rng: random.Random) -> None:
+        """Learn of the Lease, by an event or a look."""
+        if server.lease is not None and rng.random() < 0.5:
+            self.election.saw(server.lease, self.now[0])
+        else:
+            self.look(server)
+
+    def look(self, server: Server) -> None:
+        """Read the Lease."""
+        now = self.now[0]
+        if server.lease is None:
+            self.election.saw_none(now, now)
+        else:
+            self.election.saw(server.lease, now, now)
+
 
 TIMINGS = [Timing(), Timing(6, 4, 1), Timing(60, 40, 5), Timing(3, 2, 1)]
 
@@ -457,9 +613,9 @@ TIMINGS = [Timing(), Timing(6, 4, 1), Timing(60, 40, 5), Timing(3, 2, 1)]
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), loss=st.sampled_from([0.0, 0.2, 0.5]))
 def test_never_two_open_fences(seed: int, loss: float) -> None:
-    """Whatever clocks, durations, losses, stops and deletions do: one replica may write."""
+    """Whatever clocks, durations, losses, stops, deletions and restores do: one may write."""
     rng = random.Random(seed)
-    now, server = [0.0], Server()
+    now, server, restored = [0.0], Server(), -HOUR
     replicas = [
         Replica(Election(f"r{i}", rng.choice(TIMINGS)), rng.uniform(-HOUR, HOUR), now)
         for i in range(3)
@@ -471,15 +627,20 @@ def test_never_two_open_fences(seed: int, loss: float) -> None:
             replica.down_until = now[0] + rng.uniform(1, 30)
         if server.lease is not None and rng.random() < 0.002:
             for each in replicas:  # who never saw the Lease can't wait for its holder
-                each.election.saw(server.lease, now[0])
-            server.lease, server.version = None, server.version + 1
+                each.look(server)
+            rng.choice(replicas).down_until = now[0] + rng.uniform(1, 30)
+            if rng.random() < 0.5:
+                server.delete()
+            else:
+                server.restore(rng)
+                restored = now[0]
         replica.step(server, rng, loss)
         if replica.election.phase is Phase.LOST:
             index = replicas.index(replica)
             replicas[index] = Replica(
                 Election(f"r{index}-{now[0]}", rng.choice(TIMINGS)), rng.uniform(-HOUR, HOUR), now
             )
-            if server.lease is None:
+            if server.lease is None or now[0] < restored + 60:
                 replicas[index].down_until = now[0] + 60
         assert sum(r.fence.is_open for r in replicas) <= 1
 

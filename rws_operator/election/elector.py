@@ -18,14 +18,16 @@ import time
 from typing import TYPE_CHECKING
 
 from rws_operator import metrics
+from rws_operator.election.decisions import Create, Decision, Look, Lost, Renew, Take, Wait
 from rws_operator.election.fence import Clock, LeaseFence, steady_clock
 from rws_operator.election.handle import LeaderHandle, Leadership
 from rws_operator.election.permissions import check_permissions
 from rws_operator.election.reader import LeaseReader
 from rws_operator.election.requests import LeaseRequests
-from rws_operator.election.state import Create, Decision, Election, Lost, Phase, Renew, Take, Wait
+from rws_operator.election.state import Election, Phase
 from rws_operator.election.timing import Timing
 from rws_operator.election.troubles import Troubles
+from rws_operator.election.waiting import Waiting
 from rws_operator.errors import (
     ConfigurationError,
     Conflict,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rws_operator.election")
 
-_JITTER_SECONDS = 0.1  # spreads standbys that see one release, and retries after a 409
+_JITTER_SECONDS = 0.1  # spreads standbys that see one release
 _RELEASE_SECONDS = 2.0
 
 
@@ -88,7 +90,11 @@ class LeaderElector:
         self._election = Election(identity, self.timing)
         self._leadership = Leadership(self.fence)
         self._requests = LeaseRequests(client, namespace, lease, self.timing.attempt_seconds)
-        self._troubles = Troubles(f"{namespace}/{lease}")
+        self._troubles = Troubles(str(self))
+        self._reader = LeaseReader(
+            self._requests, self._election, self._troubles, clock, self._saw_something
+        )
+        self._waiting = Waiting(str(self), self._election, clock, wall_clock)
         self._wake = asyncio.Event()
         self._limit: asyncio.Timeout | None = None
         self._lost: str | None = None
@@ -103,6 +109,10 @@ class LeaderElector:
     def holder(self) -> str:
         """The identity that holds the Lease as last seen, "" for nobody."""
         return self._election.holder
+
+    def notes(self) -> list[str]:
+        """Whom this replica waits for, for `/readyz?verbose`."""
+        return self._waiting.notes()
 
     def handle(self) -> LeaderHandle:
         """A view of the election for one part of the program."""
@@ -146,12 +156,9 @@ class LeaderElector:
             raise LeadershipLost(f"the Lease {self} is lost: {self._lost}")
 
     async def _take_part(self) -> None:
-        reader = LeaseReader(
-            self._requests, self._election, self._troubles, self._clock, self._saw_something
-        )
         async with Group() as tasks:
             helpers = [
-                tasks.start(reader.run, f"the reader of Lease {self}"),
+                tasks.start(self._reader.run, f"the reader of Lease {self}"),
                 tasks.start(lambda: check_permissions(self._requests), f"the check of {self}"),
             ]
             await self._elect()
@@ -179,9 +186,14 @@ class LeaderElector:
     def _decide(self) -> Decision:
         return self._election.decide(self._clock(), self._wall_clock())
 
-    async def _carry_out(self, decision: Wait | Create | Take | Renew) -> None:
+    async def _carry_out(self, decision: Wait | Look | Create | Take | Renew) -> None:
         if isinstance(decision, Wait):
+            self._waiting.tell()
             await self._wait_until(decision.until)
+            return
+        if isinstance(decision, Look):
+            if not await self._reader.look():
+                self._election.look_failed(self._clock())
             return
         if isinstance(decision, Create | Take):
             await asyncio.sleep(random.uniform(0, _JITTER_SECONDS))  # noqa: S311
@@ -214,10 +226,11 @@ class LeaderElector:
         verb = "create" if isinstance(decision, Create) else "update"
         try:
             lease = await self._write(decision, sent)
-        except Conflict:
-            await self._read_after_conflict()
+        except Conflict:  # somebody wrote meanwhile, or our last answer got lost
+            if await self._reader.look():
+                self._election.refused(self._clock())
         except NotFound as error:
-            self._election.saw_none(self._clock())
+            self._election.saw_none(self._clock(), sent)
             if isinstance(decision, Create):
                 self._troubles.report(verb, error)
         except OperatorError as error:
@@ -234,18 +247,6 @@ class LeaderElector:
         return await self._requests.replace(
             decision.lease, decision.record, seconds=decision.deadline - sent
         )
-
-    async def _read_after_conflict(self) -> None:
-        """Somebody wrote meanwhile, or our last answer got lost: look, then try again soon."""
-        try:
-            self._election.saw(await self._requests.get(), self._clock())
-        except NotFound:
-            self._election.saw_none(self._clock())
-        except OperatorError as error:
-            self._troubles.report("get", error)
-        else:
-            self._troubles.clear("get")
-            self._election.try_again_at(self._clock() + _JITTER_SECONDS)
 
     def _accepted(self, lease: Lease, sent: float) -> None:
         self._election.accepted(lease, sent, self._clock())

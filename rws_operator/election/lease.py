@@ -16,7 +16,8 @@ from rws_operator.errors import DecodeError
 from rws_operator.resources.kind import Kind
 from rws_operator.resources.micro_time import micro_time
 
-_Int32 = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+_MOST = 2**31 - 1
+_Int32 = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
 
 LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases")
 
@@ -30,7 +31,7 @@ class LeaseRecord:
         duration_seconds: How long others wait after they saw the record change; None if unset.
         acquire_time: When the holder took it, as on the wire (RFC 3339, microseconds, UTC).
         renew_time: When the holder last renewed it, as on the wire. Never compared with a clock.
-        transitions: How often the holder changed.
+        transitions: How often the holder changed; stays at the most that the field takes.
     """
 
     holder: str = ""
@@ -42,7 +43,8 @@ class LeaseRecord:
     def held_by(self, identity: str, wall: float, duration_seconds: int) -> LeaseRecord:
         """The record by which a new holder takes over."""
         now = micro_time(wall)
-        return LeaseRecord(identity, duration_seconds, now, now, self.transitions + 1)
+        transitions = min(self.transitions + 1, _MOST)
+        return LeaseRecord(identity, duration_seconds, now, now, transitions)
 
     def renewed(self, wall: float, duration_seconds: int) -> LeaseRecord:
         """The record by which the holder renews; a duration edited by hand is put back."""

@@ -1,9 +1,12 @@
 """Keeps an election informed of what the Lease says.
 
-A list, then a watch from there; a released or deleted Lease is seen at once. Where that fails
-(no permission, a broken connection) the Lease is read once a retry, until the watch heals.
-A watch that dies unnoticed costs no safety: a replace carries the resource version, so it fails
-where more has happened than was seen.
+It asks for the Lease, then watches it from there; a released or deleted one is seen at once. Where
+that fails (no permission, a broken connection) the Lease is read once a retry, until the watch
+heals. A watch that dies unnoticed costs no safety: a replace carries the resource version, so it
+fails where more has happened than was seen.
+
+The Lease itself is read by a get, which the API server answers from etcd; a list, which tells from
+where to watch, and events may come from its cache, and that may be older.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ import random
 from typing import TYPE_CHECKING
 
 from rws_operator.election.lease import LEASE, decode_lease
-from rws_operator.election.state import Phase
 from rws_operator.errors import DecodeError, Expired, NotFound, OperatorError
 from rws_operator.watch.selection import Selection
 from rws_operator.watch.watch import WatchEvent, watch
@@ -30,7 +32,7 @@ _WATCH_SECONDS = 300
 
 
 class LeaseReader:
-    """Lists and watches one Lease for an `Election`.
+    """Reads and watches one Lease for an `Election`.
 
     Args:
         requests: How to read it.
@@ -59,23 +61,34 @@ class LeaseReader:
         while True:
             started = self._clock()
             try:
-                await self._list_and_watch()
+                version = await self._requests.version()
+                if await self.look():
+                    await self._watch(version)
             except Expired:
                 pass
             except OperatorError as error:
                 self._troubles.report("watch", error)
-                await self._poll()
+                await self.look()
             pause = self._election.timing.retry_seconds * random.uniform(0.8, 1)  # noqa: S311
             await asyncio.sleep(started + pause - self._clock())
 
-    async def _list_and_watch(self) -> None:
-        listing = await self._requests.list()
-        if listing.lease is None:
-            self._election.saw_none(self._clock(), listing.resource_version)
-        else:
-            self._election.saw(listing.lease, self._clock())
+    async def look(self) -> bool:
+        """Read the Lease once.
+
+        Returns:
+            False if that failed.
+        """
+        asked = self._clock()
+        try:
+            self._election.saw(await self._requests.get(), self._clock(), asked)
+        except NotFound:
+            self._election.saw_none(self._clock(), asked)
+        except OperatorError as error:
+            self._troubles.report("get", error)
+            return False
+        self._troubles.clear("get")
         self._saw()
-        await self._watch(listing.resource_version)
+        return True
 
     async def _watch(self, version: str) -> None:
         """Watch from a resource version until the server ends it.
@@ -100,23 +113,8 @@ class LeaseReader:
     def _tell(self, event: WatchEvent) -> None:
         lease = decode_lease(event.object)
         if event.type == "DELETED":
-            self._election.saw_none(self._clock(), lease.resource_version)
+            self._election.saw_none(self._clock(), last=lease)
         else:
             self._election.saw(lease, self._clock())
         self._troubles.clear("watch")
-        self._saw()
-
-    async def _poll(self) -> None:
-        """Read the Lease once, while it can't be watched."""
-        try:
-            self._election.saw(await self._requests.get(), self._clock())
-        except NotFound:
-            # Without a resource version nobody knows whether this is older than a create of
-            # ours; a leader's next renewal will tell.
-            if self._election.phase is not Phase.LEADING:
-                self._election.saw_none(self._clock())
-        except OperatorError as error:
-            self._troubles.report("get", error)
-            return
-        self._troubles.clear("get")
         self._saw()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from rws_operator.client.document import decode_page
 from rws_operator.election.lease import (
@@ -16,13 +16,6 @@ from rws_operator.errors import DecodeError
 
 if TYPE_CHECKING:
     from rws_operator.client import Client
-
-
-class Listing(NamedTuple):
-    """The Lease, or None, as of a resource version from which a watch may start."""
-
-    lease: Lease | None
-    resource_version: str
 
 
 class LeaseRequests:
@@ -53,15 +46,14 @@ class LeaseRequests:
         """Read the Lease."""
         return decode_lease(await self._request("GET", self._path))
 
-    async def list(self) -> Listing:
-        """Read the Lease by a list, which also says from where to watch."""
+    async def version(self) -> str:
+        """The resource version of a list of just this Lease, from which a watch may start."""
         params = {"fieldSelector": self.field_selector}
         body = await self._request("GET", self._collection, params=params)
-        page = decode_page(body)
-        version = page.metadata.resource_version
+        version = decode_page(body).metadata.resource_version
         if not version:
             raise DecodeError("a list of Leases came without a resourceVersion")
-        return Listing(decode_lease(page.items[0]) if page.items else None, version)
+        return version
 
     async def create(self, record: LeaseRecord) -> Lease:
         """Make the Lease; AlreadyExists if somebody was quicker."""

@@ -13,12 +13,15 @@ The rules, in seconds of one steady clock. A wall clock is only ever written, ne
       passed since the record was *seen to change*, then take it. Being deleted is such a change
       and no release: the holder may not know yet. (Only a replica that never saw the Lease
       creates one at once; a leader learns of a deletion by its watch, or its next renewal.)
-   The API server settles races: a replace carries the resource version that was seen, and of
-   several creates one succeeds.
+      Nor is it a release to be made anew after that, or set back as etcd is restored.
+   d. what expired, was tried for or seen a while ago is looked at first: after a restore another's
+      renewal may have the resource version remembered, and would be replaced.
+   The API server settles races: by the resource version that was seen; of creates one succeeds.
 3. LEADING: renew every retry_seconds. LOST at once when the Lease is gone or is another's, and
    when renew_seconds have passed since *before the last accepted request was sent*, whatever
-   comes after.
-4. What was read may be older than what is known (an answer overtaken by another): it is ignored.
+   comes after. A renewal refused because the Lease had changed is sent again soon, ever later.
+4. What was asked for after the last news came is believed, even at a lower resource version (etcd
+   was restored). Else (an event, an answer that was overtaken) a lower one is older, and ignored.
 
 A claim is ours if it has our identity *and* the acquire time that this process wrote: two
 replicas that were given the same identity never take each other's Lease for their own.
@@ -31,14 +34,18 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rws_operator.election.lease import Lease, LeaseRecord
+from rws_operator.election.decisions import Create, Decision, Look, Lost, Renew, Take, Wait
+from rws_operator.election.lease import LeaseRecord
 from rws_operator.resources.record import is_newer
 
 if TYPE_CHECKING:
+    from rws_operator.election.lease import Lease
     from rws_operator.election.timing import Timing
+
+_NEVER = float("-inf")
+_FIRST_PAUSE_SECONDS = 0.1  # after a 409
 
 
 class Phase(enum.Enum):
@@ -48,47 +55,6 @@ class Phase(enum.Enum):
     FOLLOWING = "following"
     LEADING = "leading"
     LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Do nothing until `until` (None: until something is seen)."""
-
-    until: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Create:
-    """Make the Lease, held by us."""
-
-    record: LeaseRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Take:
-    """Replace the Lease with one held by us."""
-
-    lease: Lease
-    record: LeaseRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Renew:
-    """Replace our Lease with a later renew time; the request must end by `deadline`."""
-
-    lease: Lease
-    record: LeaseRecord
-    deadline: float
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Stop leading; there is no way back."""
-
-    reason: str
-
-
-Decision = Wait | Create | Take | Renew | Lost
 
 
 class Election:
@@ -107,14 +73,23 @@ class Election:
         self._lost = ""
         # Of claims this process has sent; an older one can't land any more.
         self._acquire_times: deque[str] = deque(maxlen=8)
-        self._term_ends = float("-inf")  # until then the last seen holder may hold it
-        self._next_try = float("-inf")
-        self._deadline = float("-inf")
+        self._known_at = _NEVER  # when the last news came
+        self._looked_at = _NEVER  # when it was asked for, if it was
+        self.term_ends = _NEVER  # until then, on the steady clock, the last holder may hold it
+        self._next_try = _NEVER
+        self._deadline = _NEVER
+        self._refusals = 0  # in a row
 
     @property
     def holder(self) -> str:
         """The identity that holds the Lease as last seen, "" for nobody."""
         return self.lease.record.holder if self.lease else ""
+
+    @property
+    def waits_for(self) -> str:
+        """The identity whose release or expiry this replica waits for, "" for nobody."""
+        is_held = self.lease is not None and not self.is_ours(self.lease.record)
+        return self.holder if is_held and self.phase is Phase.FOLLOWING else ""
 
     @property
     def term_seconds(self) -> int:
@@ -133,30 +108,44 @@ class Election:
 
     # --- what happens -------------------------------------------------------------------------
 
-    def saw(self, lease: Lease, now: float) -> None:
-        """The Lease was read, or came by watch, at `now`."""
-        if self._is_outdated(lease.resource_version):
-            return
-        previous, self.lease = self.lease, lease
-        if previous is None or previous.record != lease.record:
-            self._start_term(lease.record, now)
+    def saw(self, lease: Lease, now: float, asked: float = _NEVER) -> None:
+        """The Lease was read, or came by watch.
+
+        Args:
+            lease: It.
+            now: The steady clock.
+            asked: When the request that it answers was sent; left out for an event.
+        """
+        if self.lease is not None and _is_lower(lease, self.lease.resource_version):
+            if asked < self._known_at:
+                return
+            self._forget(now)
+        term_ends = self._term_of(lease.record, now)
+        if not self.holder:  # e.g. made anew: whoever held the one before has not let go by that
+            self.term_ends = max(self.term_ends, term_ends)
+        elif self.lease and self.lease.record != lease.record:
+            self.term_ends = term_ends
+        self.lease, self._known_at = lease, now
+        self._looked_at = max(self._looked_at, asked)
         if self.phase is Phase.UNKNOWN:
             self.phase = Phase.FOLLOWING
         if self.phase is Phase.LEADING and not self.is_ours(lease.record):
             self.lose(f"the Lease is held by {lease.record.holder or 'nobody'}")
 
-    def saw_none(self, now: float, version: str | None = None) -> None:
+    def saw_none(self, now: float, asked: float = _NEVER, *, last: Lease | None = None) -> None:
         """There is no Lease (any more).
 
         Args:
             now: The steady clock.
-            version: Resource version of that knowledge; None: surely newer than what is known.
+            asked: When the request that found none was sent; left out for an event.
+            last: What an event says was deleted.
         """
-        if version is not None and self._is_outdated(version):
-            return
         if self.lease is not None:
-            self._start_term(self.lease.record, now)
-            self.lease = None
+            is_news = last is not None and not _is_lower(last, self.lease.resource_version)
+            if not is_news and asked < self._known_at:
+                return
+            self._forget(now)
+        self._known_at = now
         if self.phase is Phase.UNKNOWN:
             self.phase = Phase.FOLLOWING
         if self.phase is Phase.LEADING:
@@ -168,14 +157,21 @@ class Election:
         if not isinstance(decision, Renew):
             self._acquire_times.append(decision.record.acquire_time)
 
-    def try_again_at(self, when: float) -> None:
-        """The next try may come at `when`, e.g. earlier than usual after a 409."""
-        self._next_try = when
+    def refused(self, now: float) -> None:
+        """A request met a Lease that had changed: the next may come sooner than usual."""
+        pause = min(_FIRST_PAUSE_SECONDS * 2**self._refusals, self.timing.retry_seconds)
+        self._refusals = min(self._refusals + 1, 16)
+        self._next_try = now + pause
+
+    def look_failed(self, now: float) -> None:
+        """A look that was decided on failed at `now`: the next comes after the usual pause."""
+        self._next_try = now + self.timing.retry_seconds
 
     def accepted(self, lease: Lease, sent: float, now: float) -> None:
         """A request that was sent at `sent` was accepted."""
         if self.phase is Phase.LOST or self._ran_out(now):
             return
+        self._refusals = 0
         self.saw(lease, now)
         if self.phase is Phase.FOLLOWING and self.lease and self.is_ours(self.lease.record):
             self.phase = Phase.LEADING
@@ -215,29 +211,39 @@ class Election:
         )
 
     def _decide_following(self, now: float, wall: float) -> Decision:
-        free_at = max(self._term_ends, self._next_try)
+        free_at = max(self.term_ends, self._next_try)
         if now < free_at:
             return Wait(free_at)
         seconds = self.timing.lease_seconds
         if self.lease is None:
             first = LeaseRecord(transitions=-1).held_by(self.identity, wall, seconds)
             return Create(first)
+        if self._looked_at < free_at or now > self._known_at + self.timing.retry_seconds:
+            return Look()
         record = self.lease.record
         if self.is_ours(record):
             return Take(self.lease, record.renewed(wall, seconds))
         return Take(self.lease, record.held_by(self.identity, wall, seconds))
 
-    def _start_term(self, record: LeaseRecord, now: float) -> None:
-        if not record.holder or self.is_ours(record):
-            self._term_ends = float("-inf")
-            return
-        # Not less than our own: a shorter one may be an edit that the holder has not seen.
-        self._term_ends = now + max(record.duration_seconds or 0, self.timing.lease_seconds)
+    def _forget(self, now: float) -> None:
+        """The Lease as it was known is no more, and its holder may not know yet."""
+        if self.lease is not None:
+            self.term_ends = max(self.term_ends, self._term_of(self.lease.record, now))
+            self.lease = None
 
-    def _is_outdated(self, version: str) -> bool:
-        return self.lease is not None and is_newer(self.lease.resource_version, version) is True
+    def _term_of(self, record: LeaseRecord, now: float) -> float:
+        """Until when the holder of a record that is seen now may hold the Lease."""
+        if not record.holder or self.is_ours(record):
+            return _NEVER
+        # Not less than our own: a shorter one may be an edit that the holder has not seen.
+        return now + max(record.duration_seconds or 0, self.timing.lease_seconds)
 
     def _ran_out(self, now: float) -> bool:
         if self.phase is Phase.LEADING and now >= self._deadline:
             self.lose(f"not renewed within {self.timing.renew_seconds} s")
         return self.phase is Phase.LOST
+
+
+def _is_lower(lease: Lease, version: str) -> bool:
+    """Whether a Lease has a lower resource version, as far as that can be told."""
+    return is_newer(version, lease.resource_version) is True

@@ -28,6 +28,8 @@ class Troubles:
         extra = {"lease": self._lease, "verb": verb, "error": str(error)}
         if not first:
             log.debug("Lease request failed again", extra=extra)
+        elif isinstance(error, Forbidden) and error.is_namespace_ending:
+            log.error("the Lease's namespace is being deleted, keeps trying", extra=extra)
         elif isinstance(error, Unauthorized | Forbidden):
             remedy = "create leases; get, update, list, watch this Lease"
             log.error(

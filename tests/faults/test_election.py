@@ -19,11 +19,11 @@ import pytest
 from rws_operator import Context, Operator
 from rws_operator.client import client as connect
 from rws_operator.election import LeaderElector
-from rws_operator.election.lease import LEASE, decode_lease
+from rws_operator.election.lease import LEASE, Lease, decode_lease
 from rws_operator.testing import AuditLog, ControlPlane, Gate, TestCluster, eventually
 from rws_operator.testing.kubeconfig import Access
 from rws_operator.testing.supervise import die_with_parent
-from tests.controller.running import Widget, Widgets, settled, widgets_in
+from tests.controller.running import Widget, Widgets, config_map, settled, widgets_in
 from tests.faults.elected_operator import LEASE_SECONDS, RENEW_SECONDS, RETRY_SECONDS
 from tests.faults.test_standby import Leader
 from tests.operator_kit import Gadget, create, holder, is_ready, new_kind, running
@@ -376,6 +376,85 @@ async def test_ten_killed_holders_are_replaced_by_one_each_in_their_own_time(
         for watcher in watchers:
             watcher.cancel()
     assert [seat.most for seat in seats] == [1] * len(seats)
+
+
+class Trio:
+    """Three electors of one Lease, for the length of a block.
+
+    Args:
+        client: Theirs.
+        cluster: Reads the Lease beside them.
+        namespace: The Lease's.
+    """
+
+    def __init__(self, client: Client, cluster: TestCluster, namespace: str) -> None:
+        self._cluster = cluster
+        self._path = LEASE.path(namespace, "trio")
+        self.electors = [
+            LeaderElector(client, namespace, "trio", f"t{number}", **PATIENT) for number in range(3)
+        ]
+        self._tasks = [asyncio.create_task(each.run()) for each in self.electors]
+
+    async def __aenter__(self) -> Trio:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def lease(self) -> Lease:
+        """The Lease as the server has it."""
+        return decode_lease((await self._cluster.client.request("GET", self._path)).body)
+
+    def leaders(self) -> list[str]:
+        """The identities of those that lead."""
+        return [each.identity for each in self.electors if each.handle().is_leader]
+
+    async def is_led(self) -> bool:
+        """Whether one leads, and holds the Lease."""
+        return self.leaders() == [(await self.lease()).record.holder]
+
+    async def kill(self) -> None:
+        """End the leader, and leave the Lease as it is."""
+        (leader,) = (n for n, each in enumerate(self.electors) if each.handle().is_leader)
+        self._tasks[leader].cancel()
+        await asyncio.wait([self._tasks[leader]])
+
+
+PATIENT: dict[str, Any] = {"lease_seconds": 15, "renew_seconds": 12, "retry_seconds": 2}
+REQUESTS_A_SECOND = 6
+"""By three electors that each list, read and watch once a retry, or renew; and as much again."""
+
+
+@pytest.mark.timeout(240)
+async def test_a_lease_whose_versions_went_back_is_renewed_and_taken_over(
+    own_control_plane: ControlPlane,
+) -> None:
+    """Etcd is restored: the leader goes on, or another leads, by few requests; then as ever."""
+    loop = asyncio.get_running_loop()
+    async with (
+        await TestCluster.connect(own_control_plane.kubeconfig) as cluster,
+        Gate(own_control_plane.kubeconfig) as gate,
+        await connect(str(gate.kubeconfig)) as client,
+    ):
+        namespace = (await cluster.namespace("restored")).name
+        async with Trio(client, cluster, namespace) as trio:
+            await eventually(20, lambda: all(each.holder for each in trio.electors))
+            snapshot = await own_control_plane.snapshot()
+            await eventually(PATIENT["lease_seconds"] + 20, trio.is_led)
+            for number in range(400):
+                await cluster.client.create(config_map(f"c{number}"), namespace=namespace)
+            await asyncio.sleep(2 * PATIENT["retry_seconds"])  # all have seen a late version
+            known = (await trio.lease()).resource_version
+            began, before = loop.time(), gate.count(resource="leases")
+            await own_control_plane.restore(snapshot)
+            await eventually(PATIENT["lease_seconds"] + 20, trio.is_led)
+            await trio.kill()
+            await eventually(PATIENT["lease_seconds"] + 20, trio.is_led)
+            assert int((await trio.lease()).resource_version) < int(known)
+            asked = gate.count(resource="leases") - before
+            assert asked <= REQUESTS_A_SECOND * (loop.time() - began) + 20
 
 
 STANDBY_SECONDS = 60
