@@ -319,8 +319,8 @@ _BUGS = {
         "stays, and an apply that changes nothing leaves the resource version."
     ),
     "B20": Behaviour(
-        "Owners that the server would not keep are refused before a request, and an owner made "
-        "again adopts nothing by its name alone."
+        "Owners that the server would not keep are refused before a request, and so is who would "
+        "take a child from its owner; an owner made again adopts nothing by its name alone."
     ),
     "B21": Behaviour(
         "A kind that is stored at a version which only our own conversion can read is synced: the "

@@ -169,7 +169,9 @@ class Context:
             The child as the server has it, in the form given.
 
         Raises:
-            OwnerReferenceError: The two must not be joined.
+            OwnerReferenceError: The two must not be joined, or another object controls the child
+                (told where the controller owns the child's kind). It is retried like any error,
+                so the child is had once the other owner, and the child with it, is gone.
             ConfigurationError: The child lacks a name or kind, or says another kind.
             RetryAfter: The owner's kind is so new that a part of the API server does not know
                 it yet; let it through.
