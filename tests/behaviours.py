@@ -300,7 +300,8 @@ _BUGS = {
     "B15": Behaviour(
         "A status that says nothing new is not written, and an own status write runs nothing: a "
         "settled object keeps its resource version. One that changes again and again by time "
-        "stamps alone is counted, and its controller named in a warning."
+        "stamps alone is counted, and its controller named in a warning, as is one whose runs of "
+        "an object change something each, again and again."
     ),
     "B16": Behaviour(
         "Wherever timer, event and error meet, the next run comes when the table of the queue "
