@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 from rws_operator import documents
 from rws_operator.controller.checks import check_type
 from rws_operator.controller.controller import Controller, ControllerOptions
+from rws_operator.controller.shards import check_shards
 from rws_operator.election.settings import ElectionSettings
 from rws_operator.election.timing import Timing
 from rws_operator.errors import ConfigurationError, check_seconds
@@ -217,16 +218,18 @@ class Operator(DeclaresWebhooks, RunView):
 
         Raises:
             ConfigurationError: It has neither controllers nor webhooks, a controller has no
-                reconcile, or a version of a converted kind no converter.
+                reconcile, two share a finalizer and are no shards, or a version of a converted
+                kind has no converter.
         """
         if not self._runnables and not self._declaration:
             raise ConfigurationError(
                 f"operator {self.name} has neither controllers nor webhooks",
                 remedy="add one: operator.controller(Kind), or @operator.validate(Kind)",
             )
-        for each in self._runnables.values():
-            if isinstance(each, Controller):
-                each.check_complete()
+        controllers = [each for each in self._runnables.values() if isinstance(each, Controller)]
+        for each in controllers:
+            each.check_complete()
+        check_shards(controllers, f"operator {self.name}")
         self._declaration.check_complete([each for kind in self._versions() for each in kind])
 
     def manifests(

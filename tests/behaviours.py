@@ -303,7 +303,8 @@ _BUGS = {
     "B15": Behaviour(
         "A status that says nothing new is not written, and an own status write runs nothing: a "
         "settled object keeps its resource version. One that changes again and again by time "
-        "stamps alone is counted, and its controller named in a warning."
+        "stamps alone is counted, and its controller named in a warning, as is one whose runs of "
+        "an object change something each, again and again."
     ),
     "B16": Behaviour(
         "Wherever timer, event and error meet, the next run comes when the table of the queue "
@@ -322,8 +323,8 @@ _BUGS = {
         "stays, and an apply that changes nothing leaves the resource version."
     ),
     "B20": Behaviour(
-        "Owners that the server would not keep are refused before a request, and an owner made "
-        "again adopts nothing by its name alone."
+        "Owners that the server would not keep are refused before a request, and so is who would "
+        "take a child from its owner; an owner made again adopts nothing by its name alone."
     ),
     "B21": Behaviour(
         "A kind that is stored at a version which only our own conversion can read is synced: the "

@@ -644,6 +644,59 @@ def test_finalizers_are_known_by_kind() -> None:
     assert operator.finalizers() == {things.kind: ["example.com/data"]}
 
 
+def sharing(one: Any, two: Any) -> Operator:
+    """An Operator whose two controllers have the same finalizer."""
+    operator = Operator("app")
+    for name, options in (("one", one), ("two", two)):
+        given = dict(options)
+        controller = operator.controller(given.pop("kind", Thing), name=name, **given)
+
+        @controller.reconcile
+        @controller.finalizer("example.com/data")
+        async def handle(obj: Any, ctx: Context) -> None:
+            """Do nothing."""
+
+    return operator
+
+
+SHARD = {"label_selector": "shard=1"}
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        ({}, {}),
+        ({}, {"kind": ThingV1Alpha1}),
+        ({}, {"namespaces": ["a"]}),
+        ({}, SHARD),
+        (SHARD, SHARD),
+        (SHARD, {"field_selector": "metadata.name=x"}),
+    ],
+)
+def test_a_finalizer_of_two_that_are_no_shards_is_refused(one: Any, two: Any) -> None:
+    """The cleanup that succeeds first would drop the other's, which nobody would try again."""
+    said = r"one and two both clean up Thing objects under the finalizer example\.com/data"
+    with pytest.raises(ConfigurationError, match=said) as refused:
+        sharing(one, two).check_complete()
+    assert "finalizer of its own" in str(refused.value.remedy)
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (SHARD, {"label_selector": "shard=2"}),
+        ({"namespaces": ["a"]}, {"namespaces": ["b"]}),
+        ({}, {"kind": kinds.ConfigMap}),
+    ],
+)
+def test_shards_and_kinds_may_share_a_finalizer(one: Any, two: Any) -> None:
+    """One may clean up for the other; a copy that is confined to a namespace may, too."""
+    operator = sharing(one, two)
+    for each in (operator, operator.confined("test")):
+        each.check_complete()
+        assert sum(map(len, each.finalizers().values())) == 2
+
+
 def test_the_package_is_light_to_import() -> None:
     """What only some need is imported when they need it: it costs 40 MB and 0.7 s."""
     heavy = "{'kubernetes_asyncio', 'cryptography', 'click', 'rws_operator.testing'}"

@@ -13,8 +13,9 @@ An apply is skipped only where one of these proves it a no-op (`proof`, `compari
 
 Otherwise one forced apply is sent, and the answer remembered. So after a restart at most one
 is sent per object, and none for those written in the server's own form. The first apply to an
-object that was not made by one asks first what we own of it by update (`take_over`). To what
-no informer holds, for its kind is not declared, every apply is sent, and none takes over.
+object that was not made by one asks first what we own of it by update (`take_over`). An object
+that another one controls is refused (`check_controller`). To what no informer holds, for its kind
+is not declared, every apply is sent, and none takes over or is refused.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from rws_operator.controller.proof import Proof, Proofs, digest, has_owners, pro
 from rws_operator.controller.take_over import take_over
 from rws_operator.controller.writes import Patch, Writes, encode
 from rws_operator.errors import Forbidden, RetryAfter
+from rws_operator.resources.owners import check_controller
 
 if TYPE_CHECKING:
     from rws_operator.controller.form import Reference
@@ -88,6 +90,7 @@ class Applier:
 
         Raises:
             ConfigurationError: The document holds what is no JSON.
+            OwnerReferenceError: Another object controls it.
             RetryAfter: A part of the API server does not know the owner's kind yet.
         """
         try:
@@ -113,6 +116,8 @@ class Applier:
                 proofs[record.key] = proof
                 self._skipped.inc()
                 return record
+            references = document["metadata"].get("ownerReferences") or ()
+            check_controller(f"{reference.kind.kind} {reference.key}", record, references)
             if known is None and record.own_fields is None:  # else we have applied to it before
                 await take_over(self._writes, reference)
         record = await self._send(wanted)

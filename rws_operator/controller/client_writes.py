@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rws_operator.controller.writes import is_gone, is_object
+from rws_operator.controller.writes import is_change, is_gone, is_object
 from rws_operator.errors import DecodeError, NotFound
 from rws_operator.resources.record import decode_record
 
@@ -32,11 +32,13 @@ class ClientWrites:
     Args:
         reads: Finds the informer of an object.
         manager: The operator's field manager.
+        changed: Called where something changed of what an informer holds.
     """
 
-    def __init__(self, reads: Reads, manager: str) -> None:
+    def __init__(self, reads: Reads, manager: str, changed: Callable[[], None]) -> None:
         self._reads = reads
         self._manager = manager
+        self._changed = changed
 
     @contextmanager
     def writing(
@@ -60,6 +62,8 @@ class ClientWrites:
             record = self._object(informer, body)
         except (DecodeError, msgspec.DecodeError):
             return  # no answer of the API server: what became of the object the watch will tell
+        if record is None or record.key != write.key or is_change(write.before, record):
+            self._changed()
         if deletes and (record is None or not record.deleting):
             write.gone()
         elif record is not None and record.key == write.key:

@@ -85,6 +85,7 @@ class Context:
         self._writer = writer
         self._reporter = reporter
         self._applied: set[tuple[str, str, ObjectKey]] = set()
+        self._has_changed = False
 
     @cached_property
     def client(self) -> Client:
@@ -94,7 +95,8 @@ class Context:
         too. It counts as a change of others: an object that it changes runs again, and so does
         the owner. What `Client.request` sends shows once the watch tells of it.
         """
-        return self._environment.client.observed(ClientWrites(self._reads, self.operator))
+        writes = ClientWrites(self._reads, self.operator, self._note_change)
+        return self._environment.client.observed(writes)
 
     async def patch_status(self, obj: T, status: Mapping[str, Any] | Model) -> T:
         """Write an object's status, by a merge patch under the operator's field manager.
@@ -169,7 +171,9 @@ class Context:
             The child as the server has it, in the form given.
 
         Raises:
-            OwnerReferenceError: The two must not be joined.
+            OwnerReferenceError: The two must not be joined, or another object controls the child
+                (told where the controller owns the child's kind). It is retried like any error,
+                so the child is had once the other owner, and the child with it, is gone.
             ConfigurationError: The child lacks a name or kind, or says another kind.
             RetryAfter: The owner's kind is so new that a part of the API server does not know
                 it yet; let it through.
@@ -357,7 +361,14 @@ class Context:
         return read(raw)
 
     def _writes(self) -> Writes:
-        return Writes(self._environment.client, self.operator, self._reads, self._writer)
+        client = self._environment.client
+        return Writes(client, self.operator, self._reads, self._writer, self._note_change)
+
+    def _note_change(self) -> None:
+        """Something changed that may run objects; told once a run."""
+        if not self._has_changed:
+            self._has_changed = True
+            self._environment.restless.changed(self._controller, self._writer, self.log)
 
     def _status(self) -> StatusWriter:
         return StatusWriter(self._writes(), self._controller, self._environment.restless)

@@ -13,7 +13,7 @@ import msgspec
 from rws_operator.client.path import object_path
 from rws_operator.controller.form import Reference
 from rws_operator.controller.managed_fields import differs_only_at
-from rws_operator.controller.writes import is_gone, is_object
+from rws_operator.controller.writes import is_change, is_gone, is_object
 from rws_operator.errors import Conflict, NotFound
 from rws_operator.resources import KindLike, ObjectKey, kind_of
 
@@ -89,6 +89,8 @@ class Deleter:
             record = None
             if is_object(answer.body, kind):
                 record = self._writes.decode(answer.body, reference, informer)
+            if record is None or is_change(write.before, record):
+                self._writes.changed()
             if record is None or not record.deleting:
                 write.gone()
             else:

@@ -46,7 +46,7 @@ class Environment:
         recorder: Publishes events.
         schemas: The API server's OpenAPI schemas, for the no-op proof of an apply.
         proofs: What is remembered of answered applies.
-        restless: Notes statuses that are written for their time stamps alone.
+        restless: Notes what is written again and again.
         leading: Set while this replica may reconcile; always, without an election.
         stopping: Once set, controllers take no new key, let what runs end and return from `run`.
             (Cancelling `run` instead cuts the work at once: the Lease is lost.)

@@ -73,12 +73,21 @@ class Writes:
         manager: The field manager.
         reads: Finds the informer of an object.
         writer: Who writes, as `Informer.writing` has it.
+        changed: Called where something changed of what an informer holds, but for subresources.
     """
 
-    def __init__(self, client: Client, manager: str, reads: Reads, writer: Hashable) -> None:
+    def __init__(
+        self,
+        client: Client,
+        manager: str,
+        reads: Reads,
+        writer: Hashable,
+        changed: Callable[[], None],
+    ) -> None:
         self.client = client
         self.manager = manager
         self.reads = reads
+        self.changed = changed
         self._writer = writer
 
     def writing(
@@ -110,7 +119,10 @@ class Writes:
                 raise
             record = self.decode(answer.body, reference, informer)
             if write is not None:
-                write.answered(record, explains(write.before, record, answer.status))
+                before = write.before
+                if is_change(before, record) and not patch.subresource:
+                    self.changed()
+                write.answered(record, explains(before, record, answer.status))
         return record
 
     async def read(self, reference: Reference) -> ObjectRecord:
@@ -127,6 +139,11 @@ class Writes:
         """Read an answer as the informer keeps its records."""
         keep = informer is not None and informer.keep_own_fields
         return decode_record(body, reference.kind, self.manager if keep else None)
+
+
+def is_change(before: ObjectRecord | None, after: ObjectRecord) -> bool:
+    """Whether a write changed an object, or made it."""
+    return before is None or before.resource_version != after.resource_version
 
 
 def is_gone(error: NotFound, kind: Kind, key: ObjectKey) -> bool:

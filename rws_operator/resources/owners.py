@@ -2,7 +2,9 @@
 
 The API server accepts pairs that the garbage collector then deletes or never collects (a
 namespaced owner of a cluster-scoped child, an owner in another namespace, a stale uid), so
-they are refused here, before anything is sent.
+they are refused here, before anything is sent. So is a second controller of a child: a manager's
+forced apply drops the references of its earlier ones, so the server would see but one at a time,
+and the owners would take the child from each other for ever.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rws_operator.resources.kind import Kind
+    from rws_operator.resources.record import ObjectRecord
 
 
 def check_owner(
@@ -74,3 +77,41 @@ def add_owner(
                 remedy="give the child another name, or leave controller out of the other entry",
             )
     return [*others, dict(reference)]
+
+
+def check_controller(
+    child: str, held: ObjectRecord, references: Sequence[Mapping[str, Any]]
+) -> None:
+    """Check that a child which is there may get the controller that its new references name.
+
+    The earlier controller may be an object that was deleted and made again as the new one (same
+    kind and name, another uid). And it may be named among the new references: then it is meant to
+    be a plain owner from now on.
+
+    Args:
+        child: Names the child in the error.
+        held: The child as it is.
+        references: The owner references that it is to have.
+
+    Raises:
+        OwnerReferenceError: Another object controls the child.
+    """
+    ours = next((each for each in references if each.get("controller")), None)
+    theirs = next((each for each in held.owners if each.controller), None)
+    if ours is None or theirs is None:
+        return
+    if theirs.uid in {each.get("uid") for each in references}:
+        return
+    api_version, kind, name = (ours.get(each) or "" for each in ("apiVersion", "kind", "name"))
+    held_name = _group(theirs.api_version), theirs.kind, theirs.name
+    if held_name == (_group(api_version), kind, name):
+        return
+    raise OwnerReferenceError(
+        f"{kind} {name} can't control {child}: {theirs.kind} {theirs.name} (uid {theirs.uid}) "
+        "does already",
+        remedy="give each owner a child of its own, e.g. with the owner's name in the child's",
+    )
+
+
+def _group(api_version: str) -> str:
+    return api_version.rpartition("/")[0]

@@ -186,6 +186,31 @@ async def test_owner_made_again_is_a_new_owner(running: World, owner: dict[str, 
 
 
 @pytest.mark.behaviour("B20")
+async def test_a_child_of_another_is_refused_but_where_it_is_handed_over(
+    running: World, owner: dict[str, Any]
+) -> None:
+    """A forced apply would take it away unseen; an author who names its owner means to."""
+    other = await running.admin.create(_config("other"), namespace=running.namespace)
+    await running.context().apply_owned(owner, _config(a="1"))
+    running.client.writes.clear()
+    said = "ConfigMap other can't control ConfigMap .*/child: ConfigMap owner "
+    for restart in (False, True):
+        if restart:
+            await running.restart()
+        with pytest.raises(OwnerReferenceError, match=said) as refused:
+            await running.context().apply_owned(other, _config(a="2"))
+        assert refused.value.remedy
+        assert running.write_count == 0
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
+    reference["uid"] = owner["metadata"]["uid"]
+    document = _config(a="2")
+    document["metadata"]["ownerReferences"] = [reference]
+    child = await running.context().apply_owned(other, document)
+    owners = {each["name"]: each.get("controller") for each in child["metadata"]["ownerReferences"]}
+    assert owners == {"owner": None, "other": True}
+
+
+@pytest.mark.behaviour("B20")
 async def test_refused_before_anything_is_sent(running: World, owner: dict[str, Any]) -> None:
     """Owners without identity, impossible pairs and generated names never reach the server."""
     context = running.context()

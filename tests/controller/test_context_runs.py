@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from rws_operator.controller import Backoff, restless
 from rws_operator.errors import NotFound
 from rws_operator.resources import kinds
 from rws_operator.testing import eventually
@@ -82,3 +83,88 @@ async def test_object_that_left_the_selection_is_run_no_more(
         await eventually(10, lambda: runs)
         assert await settled(lambda: len(runs)) == 1
         assert (await widgets.get())["status"]["size"] == 1
+
+
+@pytest.mark.behaviour("B20")
+@pytest.mark.timeout(180)
+async def test_a_child_that_two_want_stays_with_one_until_that_is_gone(
+    cluster: TestCluster, namespace: TestNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other fails, backs off and is told of, instead of the two taking it from each other."""
+    widgets = await widgets_in(cluster, namespace.name)
+    on_error = Backoff(first=1)
+    controller = widgets_controller(namespace.name, owns=[kinds.ConfigMap], on_error=on_error)
+    runs: list[str] = []
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        runs.append(widget.name)
+        await ctx.apply_owned(widget, config_map("shared", by=widget.name))
+
+    async def owner() -> str:
+        child = await cluster.client.get(kinds.ConfigMap, "shared", namespace.name)
+        (reference,) = child["metadata"]["ownerReferences"]
+        return str(reference["name"])
+
+    async def is_owned_by(name: str) -> bool:
+        try:
+            return await owner() == name
+        except NotFound:
+            return False
+
+    await widgets.create("one")
+    await widgets.create("two")
+    async with running(cluster.client, controller):
+        await eventually(20, lambda: "can't control" in caplog.text)
+        first = await owner()
+        second = {"one": "two", "two": "one"}[first]
+        told = f"Widget {second} can't control ConfigMap {namespace.name}/shared: Widget {first}"
+        assert told in caplog.text
+        runs.clear()
+        await eventually(30, lambda: runs.count(second) == 2)
+        assert runs == [second, second]
+        assert await owner() == first
+        await widgets.delete(first)
+        await eventually(90, lambda: is_owned_by(second))
+
+
+@pytest.mark.behaviour("B15")
+@pytest.mark.parametrize("way", ["own object", "child made and deleted", "status", "edits"])
+async def test_a_run_that_runs_itself_is_warned_of(
+    cluster: TestCluster,
+    namespace: TestNamespace,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+) -> None:
+    """As is one that makes its child in vain; one whose object others change often is not."""
+    monkeypatch.setattr(restless, "RUNS", 8)
+    monkeypatch.setattr(restless, "RUNS_WITHIN_SECONDS", 600.0)
+    widgets = await widgets_in(cluster, namespace.name)
+    controller = widgets_controller(namespace.name, owns=[kinds.ConfigMap])
+    runs = 0
+
+    @controller.reconcile
+    async def reconcile(widget: Widget, ctx: Context) -> None:
+        nonlocal runs
+        runs += 1
+        match way:
+            case "own object" if runs <= 12:
+                patch = {"metadata": {"annotations": {"run": str(runs)}}}
+                await ctx.client.patch(Widget, widget.name, widget.namespace, patch=patch)
+            case "child made and deleted" if runs <= 12:
+                await ctx.delete(await ctx.apply_owned(widget, config_map("vain")))
+            case "status":
+                await ctx.patch_status(widget, {"size": runs})
+                await ctx.apply_owned(widget, config_map("same"))
+
+    await widgets.create()
+    async with running(cluster.client, controller):
+        if way in ("status", "edits"):
+            for size in range(12):
+                await eventually(10, lambda size=size: runs > size)  # type: ignore[misc]
+                await widgets.resize(size)
+        await eventually(20, lambda: runs > 12)
+    warnings = [each.getMessage() for each in caplog.records if "again and again" in each.msg]
+    assert len(warnings) == (0 if way in ("status", "edits") else 1)
+    assert all("runs=8 " in each for each in warnings)

@@ -1,14 +1,23 @@
-"""How many writes of a status for its time stamps alone are too many, in virtual time."""
+"""How many writes that nobody asked for are too many, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 
 import pytest
 
 from rws_operator.controller.form import Reference
-from rws_operator.controller.restless import _REMEMBERED, TIMES, WITHIN_SECONDS, Restless
+from rws_operator.controller.restless import (
+    _REMEMBERED,
+    QUIET_SECONDS,
+    RUNS,
+    RUNS_WITHIN_SECONDS,
+    TIMES,
+    WITHIN_SECONDS,
+    Restless,
+)
 from rws_operator.resources import ObjectKey
 from tests.controller.running import WIDGET
 
@@ -39,7 +48,7 @@ async def test_restless_objects_are_told_of_once(
     assert caplog.records == []
     await write(restless, range(count), 1.0, TIMES)
     assert len(caplog.records) == 1
-    assert len(restless._rows) <= _REMEMBERED
+    assert len(restless._statuses) <= _REMEMBERED
 
 
 @pytest.mark.behaviour("B15")
@@ -54,3 +63,41 @@ async def test_one_restless_object_is_found_among_many_heartbeats(
         assert caplog.records == []
         await write(restless, range(MANY, MANY + 1), 1.0, TIMES + 1)
         assert [each.args for each in caplog.records] == [(ObjectKey("ns", f"w{MANY}"),)]
+
+
+async def change(restless: Restless, objects: range, seconds: float, rounds: int) -> None:
+    """A run of each object changes something, once in so many seconds."""
+    for _ in range(rounds):
+        for number in objects:
+            key = ObjectKey("ns", f"w{number}")
+            log = logging.LoggerAdapter(logging.getLogger("rws_operator.test"), {"key": key})
+            restless.changed("c", ("c", key), log)
+            await asyncio.sleep(seconds / len(objects))
+
+
+@pytest.mark.behaviour("B15")
+async def test_runs_that_change_something_each_are_told_of_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By the object that shows it first; the controller is left in peace for a while after."""
+    restless = Restless()
+    await change(restless, range(2), 0.1, RUNS - 1)
+    assert caplog.records == []
+    await change(restless, range(2), 0.1, 2 * RUNS)
+    assert [each.__dict__["key"] for each in caplog.records] == [ObjectKey("ns", "w0")]
+    assert f"runs={RUNS}" in caplog.text
+    await asyncio.sleep(QUIET_SECONDS)
+    await change(restless, range(5, 6), 0.1, RUNS)
+    assert [each.__dict__["key"].name for each in caplog.records] == ["w0", "w5"]
+
+
+@pytest.mark.behaviour("B15")
+async def test_runs_that_change_something_now_and_then_are_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As many runs in more time, or each of another object; and no more is kept than of some."""
+    restless = Restless()
+    await change(restless, range(1), 1.5 * RUNS_WITHIN_SECONDS / RUNS, 5 * RUNS)
+    await change(restless, range(MANY), 1.0, 2)
+    assert caplog.records == []
+    assert len(restless._runs) <= _REMEMBERED
