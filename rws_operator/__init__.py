@@ -1,11 +1,16 @@
 """A runtime for Kubernetes operators: declare an Operator, give it controllers, call `main`.
 
-The names that operators are written with; nothing else happens here. Beside them stand, to be
+The names that operators are written with. Nothing else happens here, but that a container's first
+process heeds SIGTERM from here on (`rws_operator.first_process`). Beside them stand, to be
 imported by those names, `rws_operator.manifests` (what installs an operator),
 `rws_operator.errors` (every error), `rws_operator.testing` (a real API server for tests) and
 `rws_operator.client`: a client of one's own is had by ``from rws_operator.client import client``
 and ``await client()``.
 """
+
+from rws_operator import first_process
+
+first_process.heed_sigterm()  # before what takes long
 
 from rws_operator.client import Client, current_namespace, identity
 from rws_operator.controller.action import Action

@@ -7,12 +7,12 @@ from the API server's bytes, `to_wire` gives what to send back.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Self
 
 import msgspec
-import pydantic
 
 from rws_operator.errors import ConfigurationError, DecodeError, ResourceDefinitionError
 from rws_operator.resources.class_errors import class_error
@@ -21,6 +21,7 @@ from rws_operator.resources.metadata import ObjectMeta
 from rws_operator.resources.model import Model, resolve, wire_form
 from rws_operator.resources.schema import resource_schema
 from rws_operator.resources.schema_path import check_paths
+from rws_operator.resources.unreadable import undecodable
 
 if TYPE_CHECKING:
     from rws_operator.resources.rule import Rule
@@ -135,14 +136,17 @@ class CustomResource(Model):
         """Read an object as the API server writes it.
 
         Raises:
-            DecodeError: It is of another kind, or a field doesn't fit; names the object.
+            DecodeError: It is of another kind, or a field doesn't fit, or a validator or default
+                factory of the class raised something, whatever it was; names the object.
         """
         # One path for both: JSON and Python input differ in pydantic, e.g. for bytes.
         data = raw if isinstance(raw, bytes) else msgspec.json.encode(raw)
         try:
             made = cls.model_validate_json(data)
-        except pydantic.ValidationError as error:
-            raise _undecodable(cls, data, error) from error
+        except BaseException as error:  # a validator is the author's code: SystemExit, too
+            if _is_signal(error):
+                raise
+            raise undecodable(cls.__name__, data, error) from error
         extra = made.__pydantic_extra__
         if extra:
             _drop_type(cls, made, extra)
@@ -226,36 +230,10 @@ def _status_of(made: CustomResource) -> Any:
     return getattr(made, names[0]) if names else None
 
 
-class _Identity(msgspec.Struct):
-    """The little of an undecodable object that names it."""
-
-    metadata: dict[str, Any] = {}
-
-
-def _undecodable(
-    cls: type[CustomResource], data: bytes, error: pydantic.ValidationError
-) -> DecodeError:
-    try:
-        metadata = msgspec.json.decode(data, type=_Identity).metadata
-    except (msgspec.MsgspecError, RecursionError):
-        metadata = {}
-    name = "/".join(str(metadata[part]) for part in ("namespace", "name") if part in metadata)
-    first = error.errors(include_url=False, include_input=False)[0]
-    if first["type"] == "json_invalid" and "recursion limit" in first["msg"]:
-        return DecodeError(
-            f"{name or 'an object'} can't be read as {cls.__name__}: it is nested more than 200 "
-            "levels deep",
-            remedy="keep what is so deep as text in the object, or elsewhere",
-        )
-    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    is_missing = first["type"] == "missing"
-    return DecodeError(
-        f"{name or 'an object'} can't be read as {cls.__name__}: {where}: {first['msg']}{more}",
-        remedy="give it a default, for objects that were stored before there was such a field"
-        if is_missing
-        else "make the field's type as wide as what the API server stores",
-    )
+def _is_signal(error: BaseException) -> bool:
+    """Whether Python itself may have raised it, at a Ctrl-C in a program that handles none."""
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return isinstance(error, KeyboardInterrupt) and is_default
 
 
 def _drop_type(cls: type[CustomResource], made: CustomResource, extra: dict[str, Any]) -> None:

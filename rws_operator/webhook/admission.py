@@ -12,18 +12,19 @@ its class can't read.
 from __future__ import annotations
 
 import inspect
+import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Never
 
 from rws_operator import metrics
 from rws_operator.controller.handlers import name_of
 from rws_operator.errors import DecodeError, Denied, OperatorError
 from rws_operator.resources import Model
+from rws_operator.resources.unreadable import ModelFailed
 from rws_operator.webhook.errors import ReviewError
-from rws_operator.webhook.invalid import denial, faults, keys_at_fault, warning
+from rws_operator.webhook.invalid import denial, faults, warning
 from rws_operator.webhook.items import RebuiltItemsError, values_by_key
-from rws_operator.webhook.merge import same
 from rws_operator.webhook.patch import Operation, patch, texts_by_key
 from rws_operator.webhook.request import AdmissionRequest
 from rws_operator.webhook.review import (
@@ -32,6 +33,7 @@ from rws_operator.webhook.review import (
     encode_denied,
     is_null,
 )
+from rws_operator.webhook.unreviewed import is_bookkeeping, only_ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from rws_operator.webhook.endpoint import Call
     from rws_operator.webhook.registration import Registration
     from rws_operator.webhook.review import ReviewedRequest
+
+log = logging.getLogger("rws_operator.webhook")
 
 
 class Admission:
@@ -59,7 +63,7 @@ class Admission:
         request: AdmissionRequest[Any] = AdmissionRequest(review, self._resource, call)
         try:
             operations: Sequence[Operation] = ()
-            if self._is_readable(review, request) and not _only_ends(review, request):
+            if self._is_readable(review, request) and not only_ends(review, request):
                 operations = await self._review(review, request, call)
         except Denied as denied:
             self._denied.inc()
@@ -77,8 +81,14 @@ class Admission:
         try:
             _ = request.old_object if is_deletion else request.object
         except DecodeError as error:
-            is_known = isinstance(self._resource, type) and faults(error)
-            if is_known and (is_deletion or _is_bookkeeping(request, error)):
+            if isinstance(error, ModelFailed):
+                metrics.webhook_panics.inc()
+                log.exception("a model failed", extra={"webhook": self.name})
+            if (
+                isinstance(self._resource, type)
+                and faults(error)
+                and (is_deletion or is_bookkeeping(review, request, self._resource, error))
+            ):
                 request.warn(warning(review, error, "was not reviewed, for it is"))
                 return False
             raise denial(review, error) from error
@@ -197,48 +207,3 @@ def _not_finite(value: Any, path: str) -> Iterator[str]:
         inner = enumerate(value)
     for key, each in inner:
         yield from _not_finite(each, f"{path}/{key}")
-
-
-def _only_ends(review: ReviewedRequest, request: AdmissionRequest[Any]) -> bool:
-    """Whether an update does nothing but take finalizers off an object that is being deleted.
-
-    All else may be what a function guards, also then: a label, an owner, the status.
-    """
-    if review.operation != "UPDATE" or review.sub_resource:
-        return False
-    if _DELETED not in bytes(review.old_object):
-        return False
-    old, new = request.raw_old_object, request.raw_object
-    if old is None or new is None:
-        return False
-    return (
-        bool(_metadata(old).get("deletionTimestamp"))
-        and _differ_only_in(old, new, {"metadata"})
-        and _differ_only_in(_metadata(old), _metadata(new), _OF_A_STEP)
-    )
-
-
-_DELETED = b'"deletionTimestamp"'
-_OF_A_STEP = {"finalizers", "managedFields", "resourceVersion", "generation"}
-
-
-def _is_bookkeeping(request: AdmissionRequest[Any], error: DecodeError) -> bool:
-    """Whether an update changes only metadata or status, and nothing that can't be read."""
-    old, new = request.raw_old_object, request.raw_object
-    if old is None or new is None:
-        return False
-    at_fault = keys_at_fault(error)
-    free = set() if "" in at_fault else {"metadata", "status"} - at_fault
-    return _differ_only_in(old, new, free | {"metadata"}) and (
-        "metadata" in free or _differ_only_in(_metadata(old), _metadata(new), _OF_A_STEP)
-    )
-
-
-def _metadata(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = raw.get("metadata")
-    return found if isinstance(found, dict) else {}
-
-
-def _differ_only_in(old: Mapping[str, Any], new: Mapping[str, Any], keys: Set[str]) -> bool:
-    decided = (old.keys() | new.keys()) - keys
-    return all(key in old and key in new and same(old[key], new[key]) for key in decided)

@@ -22,6 +22,7 @@ from rws_operator import metrics
 from rws_operator.client.decode import UNDECODABLE
 from rws_operator.controller.handlers import is_async, name_of
 from rws_operator.errors import DecodeError, OperatorError
+from rws_operator.resources.unreadable import ModelFailed
 from rws_operator.webhook.conversion_carry import Carrier, merged_metadata
 from rws_operator.webhook.conversion_partial import common, completions, without_nulls
 from rws_operator.webhook.conversion_review import read_object, without_managed_fields
@@ -196,6 +197,9 @@ def explained(error: Exception, name: str) -> OperatorError:
         name: By which function.
     """
     if isinstance(error, OperatorError):
+        if isinstance(error, ModelFailed):
+            metrics.conversion_panics.inc()
+            log.error("a model failed", exc_info=error)
         return error
     metrics.conversion_panics.inc()
     log.error("a converter failed", exc_info=error, extra={"handler": name})

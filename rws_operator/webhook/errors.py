@@ -9,7 +9,8 @@ class ReviewError(OperatorError):
     """A call that gets no review as its answer.
 
     Args:
-        status: HTTP status: 400 malformed, 408, 413, 415, 500 failed handler, 504 late handler.
+        status: HTTP status: 400 malformed, 408, 413, 415, 500 failed handler, 503 too many large
+            calls, 504 late handler.
         what: What is wrong. The API server shows it to whoever made the request.
         remedy: What to do about it.
     """

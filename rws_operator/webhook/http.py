@@ -1,6 +1,6 @@
 """HTTP as the API server speaks it to webhooks: one POST of JSON per review.
 
-Reads the body within its limit, sets the deadline, counts every answer, and turns what an endpoint
+Reads the body within its limits, sets the deadline, counts every answer, and turns what an endpoint
 can't review into a plain status. Invariant: nothing that one call does, or fails to do, reaches
 another.
 """
@@ -19,17 +19,22 @@ from rws_operator import metrics
 from rws_operator.webhook.endpoint import Call
 from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.handlers import Handlers
+from rws_operator.webhook.room import SMALL_BYTES
 
 if TYPE_CHECKING:
     from prometheus_client import Counter
 
     from rws_operator.client import Client
     from rws_operator.webhook.endpoint import Endpoint
+    from rws_operator.webhook.room import Room
 
 log = logging.getLogger("rws_operator.webhook")
 
 MAX_BODY_BYTES = 7 * 1024 * 1024
 """The API server's own limit of an object is 3 MiB, and a review may hold two."""
+
+BODY_SECONDS = 5.0
+"""How long a body that takes up room may be on its way: the API server sends it at once."""
 
 _UNKNOWN_PATH = "<unknown>"
 _JSON = "application/json"
@@ -53,28 +58,39 @@ class Route:
         self._failed = metrics.webhook_reviews.labels(name, "failed")
         self._codes: dict[int, Counter] = {}
 
-    async def respond(self, request: web.BaseRequest, client: Client | None) -> web.Response:
-        """Answer a call; raises nothing but its cancellation."""
+    async def respond(
+        self, request: web.BaseRequest, client: Client | None, room: Room
+    ) -> web.Response:
+        """Answer a call; raises nothing but its cancellation.
+
+        Args:
+            request: The call.
+            client: For handlers that ask.
+            room: For its body, while it is read and reviewed.
+        """
         loop = asyncio.get_running_loop()
         started = loop.time()
         self._in_flight.inc()
         try:
             deadline = started + _limit(self.endpoint.timeout_seconds, request.query_string)
-            response = await self._answer(request, Call(deadline, self.handlers, client))
+            response = await self._answer(request, Call(deadline, self.handlers, client), room)
         finally:
             self._in_flight.dec()
         self._seconds.observe(loop.time() - started)
         self._count(response.status)
         return response
 
-    async def _answer(self, request: web.BaseRequest, call: Call) -> web.Response:
+    async def _answer(self, request: web.BaseRequest, call: Call, room: Room) -> web.Response:
         try:
-            body = await _read(request, call.deadline)
-            return web.Response(body=await self.endpoint.answer(body, call), headers=_HEADERS)
+            size = _checked_size(request)
+            async with room.of(size, call.deadline):
+                body = await _read(request, size, call.deadline)
+                answer = await self.endpoint.answer(body, call)
+            return web.Response(body=answer, headers=_HEADERS)
         except ReviewError as error:
             self._failed.inc()
             return _refusal(error)
-        except Exception:
+        except (Exception, SystemExit, KeyboardInterrupt):  # of the author's code, e.g. serializers
             self._failed.inc()
             log.exception("a webhook call failed", extra={"webhook": self.endpoint.name})
             return _refusal(ReviewError(500, "the operator failed", remedy="see its log"))
@@ -93,11 +109,11 @@ def not_found(request: web.BaseRequest) -> web.Response:
     return web.Response(status=404, text=f"no webhook at {request.path}")
 
 
-async def _read(request: web.BaseRequest, deadline: float) -> bytes:
-    """The body.
+def _checked_size(request: web.BaseRequest) -> int:
+    """How many bytes the body has, at most.
 
     Raises:
-        ReviewError: 405, 415, 413; 400 or 408 where it did not come.
+        ReviewError: 405, 415, 413.
     """
     if request.method != "POST":
         raise ReviewError(405, f"{request.method} is not allowed", remedy="POST a review")
@@ -106,10 +122,24 @@ async def _read(request: web.BaseRequest, deadline: float) -> bytes:
     if encoding := request.headers.get("Content-Encoding"):
         # The API server never packs a review, and little may unpack to more than there is memory.
         raise ReviewError(415, f"the body is encoded: {encoding}", remedy="send it as it is")
-    if (request.content_length or 0) > MAX_BODY_BYTES:
+    size = request.content_length
+    if size is None:
+        return MAX_BODY_BYTES
+    if size > MAX_BODY_BYTES:
         raise _too_large()
+    return size
+
+
+async def _read(request: web.BaseRequest, size: int, deadline: float) -> bytes:
+    """The body.
+
+    Raises:
+        ReviewError: 413; 400 or 408 where it did not come.
+    """
     if request.content.is_eof():  # all of it came with the headers: no timer is needed
         return await _collect(request)
+    if size > SMALL_BYTES:
+        deadline = min(deadline, asyncio.get_running_loop().time() + BODY_SECONDS)
     limit = asyncio.timeout_at(deadline)
     try:
         async with limit:
@@ -124,15 +154,12 @@ async def _read(request: web.BaseRequest, deadline: float) -> bytes:
 
 async def _collect(request: web.BaseRequest) -> bytes:
     content = request.content
-    parts: list[bytes] = []
-    size = 0
+    body = bytearray()  # a list of parts would take many times as much, where each holds a byte
     while not content.at_eof():
-        part = await content.readany()
-        parts.append(part)
-        size += len(part)
-        if size > MAX_BODY_BYTES:
+        body += await content.readany()
+        if len(body) > MAX_BODY_BYTES:
             raise _too_large()
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return bytes(body)
 
 
 def _too_large() -> ReviewError:
@@ -141,7 +168,7 @@ def _too_large() -> ReviewError:
 
 def _refusal(error: ReviewError) -> web.Response:
     response = web.Response(status=error.status, text=str(error))
-    if error.status in (408, 413, 415):
+    if error.status in (408, 413, 415, 503):
         response.force_close()  # the rest of the body may still come
     return response
 

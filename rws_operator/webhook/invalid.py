@@ -1,6 +1,7 @@
-"""What pydantic refuses, told as the API server tells of a schema's violations.
+"""What a class can't read, told as the API server tells of a schema's violations.
 
-Every field by its path on the wire and why, never its value: it may be a secret.
+Every field by its path on the wire and why, never its value: it may be a secret. Where the class's
+own code failed, no field is known: that is told of the object as a whole.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from rws_operator.errors import Denied
+from rws_operator.resources.unreadable import ModelFailed
 from rws_operator.webhook.errors import ReviewError
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ def is_of_status(error: DecodeError) -> bool:
 
 def keys_at_fault(error: DecodeError) -> set[str]:
     """The object's own keys that hold what can't be read, "" for all of it together."""
+    if isinstance(error, ModelFailed):
+        return {""}
     refusal = error.__cause__
     if not isinstance(refusal, pydantic.ValidationError):
         return set()
@@ -59,7 +63,9 @@ def keys_at_fault(error: DecodeError) -> set[str]:
 
 
 def faults(error: DecodeError) -> list[tuple[str, str]]:
-    """The path of each field and what is wrong there, none if it was no field's."""
+    """The path of each field and what is wrong there, none if it is no fault of the object's."""
+    if isinstance(error, ModelFailed):
+        return [(_path(()), error.why)]
     refusal = error.__cause__
     if not isinstance(refusal, pydantic.ValidationError):
         return []

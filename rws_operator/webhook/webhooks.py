@@ -14,6 +14,7 @@ from rws_operator.webhook.admission import Admission
 from rws_operator.webhook.conversion import RawConversion
 from rws_operator.webhook.http import Route, not_found
 from rws_operator.webhook.registration import check_function, check_path, register
+from rws_operator.webhook.room import Room
 from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Webhooks:
         self._client = client
         self._registrations: list[Registration] = []
         self._routes: dict[str, Route] = {}
+        self._room = Room()
         self._is_sealed = False
 
     @property
@@ -212,7 +214,7 @@ class Webhooks:
         if route is None:
             return not_found(request)
         handling.set({"webhook": request.path})
-        return await route.respond(request, self._client)
+        return await route.respond(request, self._client, self._room)
 
     def _register(self, registration: Registration) -> Self:
         if any(each.name == registration.name for each in self._registrations):

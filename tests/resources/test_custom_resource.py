@@ -1,8 +1,12 @@
 """Class keywords, reading and writing objects, and the errors of both."""
 
+import asyncio
 import json
+import re
+import signal
 from typing import Any
 
+import pydantic
 import pytest
 
 from rws_operator.errors import DecodeError, ResourceDefinitionError
@@ -132,6 +136,77 @@ def test_a_field_that_older_objects_lack_wants_a_default() -> None:
 
     with pytest.raises(DecodeError, match=r"\.spec\.size: Field required: give it a default"):
         Grown.from_wire(b'{"metadata": {"name": "a"}, "spec": {}}')
+
+
+class BuggySpec(Model):
+    """Code that raises what `BUG` holds."""
+
+    size: int = 1
+    token: str = Field(default_factory=lambda: fail())
+
+    @pydantic.field_validator("size")
+    @classmethod
+    def known(cls, value: int) -> int:
+        """Fail in a call of its own."""
+        fail()
+        return value
+
+
+BUG: list[BaseException] = []
+
+
+def fail() -> str:
+    """Raise what `BUG` holds."""
+    return "".join(map(_raise, BUG))
+
+
+def _raise(bug: BaseException) -> str:
+    raise bug
+
+
+class Buggy(CustomResource, group="example.com", version="v1"):
+    """A kind whose class has a bug."""
+
+    spec: BuggySpec
+
+
+@pytest.mark.parametrize("spec", ['{"size": 2, "token": ""}', "{}"])
+@pytest.mark.parametrize(
+    "bug",
+    [KeyError("hunter2"), RecursionError("hunter2"), SystemExit(3), asyncio.CancelledError(),
+     ExceptionGroup("hunter2", [TypeError()])],
+)  # fmt: skip
+def test_what_the_authors_code_raises_is_told_by_its_place(
+    bug: BaseException, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of validators and default factories, whatever it is, with it as the cause, and no value."""
+    monkeypatch.setattr(f"{__name__}.BUG", [bug])
+    raw = f'{{"metadata": {{"name": "a", "namespace": "b"}}, "spec": {spec}}}'.encode()
+    with pytest.raises(DecodeError) as raised:
+        Buggy.from_wire(raw)
+    assert re.fullmatch(
+        rf"b/a can't be read as Buggy: its class failed: {__name__}\._raise raised "
+        rf"{type(bug).__name__} at line \d+: have that code raise ValueError for what it refuses",
+        str(raised.value),
+    )
+    assert raised.value.__cause__ is bug
+
+
+def test_a_keyboard_interrupt_is_a_failure_only_where_none_can_be_a_signals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A program without a handler ends by Ctrl-C, wherever it is; an operator has one."""
+    monkeypatch.setattr(f"{__name__}.BUG", [KeyboardInterrupt()])
+    raw = b'{"metadata": {"name": "a"}, "spec": {}}'
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Buggy.from_wire(raw)
+        signal.signal(signal.SIGINT, lambda *_: None)
+        with pytest.raises(DecodeError, match="raised KeyboardInterrupt at line"):
+            Buggy.from_wire(raw)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def make(name: str = "Thing", fields: dict[str, Any] | None = None, **keywords: Any) -> Any:

@@ -3,11 +3,14 @@ import contextlib
 import contextvars
 import gc
 import inspect
+import re
+import signal
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Self
 
 import pydantic
 import pytest
@@ -25,6 +28,13 @@ from rws_operator.webhook.request import AdmissionRequest
 from rws_operator.webhook.user import UserInfo
 from tests.webhook.reviews import operations, response, review
 
+BUGS: dict[str, type[BaseException]] = {
+    "@key": KeyError,
+    "@exit": SystemExit,
+    "@interrupt": KeyboardInterrupt,
+}
+"""What the class raises where it has a bug, by schedule."""
+
 
 class Spec(Model):
     """What the tests review."""
@@ -39,6 +49,8 @@ class Spec(Model):
         """Refuse what is not known."""
         if value == "@never":
             raise ValueError("never is no schedule")
+        if value in BUGS:
+            raise BUGS[value]("hunter2")
         return value
 
 
@@ -360,6 +372,96 @@ async def test_an_unreadable_object_may_be_repaired(mutating: bool) -> None:
         'Thing "a" was compared with nothing, for it is stored invalid: spec.retentionDays: '
     )
     assert "hunter2" not in said
+
+
+# Objects that a bug of their class makes unreadable.
+
+
+@pytest.fixture
+def handles_sigint() -> Iterator[None]:
+    """SIGINT has a handler, as in a running operator: no KeyboardInterrupt is a Ctrl-C."""
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("handles_sigint")
+@pytest.mark.parametrize("mutating", [False, True])
+@pytest.mark.parametrize(("bug", "raised"), BUGS.items())
+async def test_an_object_that_its_class_fails_at_is_denied(
+    bug: str, raised: type[BaseException], mutating: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its author learns what was raised and where, others no value; the log has the traceback."""
+    asked: list[Any] = []
+    panics = metrics.webhook_panics._value.get()
+    found = await ask(asked.append, review(thing(schedule=bug)), mutating=mutating)
+    status = found["status"]
+    assert (found["allowed"], status["code"], asked) == (False, 422, [])
+    assert re.fullmatch(
+        rf'Thing "a" is invalid: object: its class failed: {__name__}.Spec.known '
+        rf"raised {raised.__name__} at line \d+",
+        status["message"],
+    )
+    assert "hunter2" not in str(found)
+    assert metrics.webhook_panics._value.get() == panics + 1
+    (told,) = (each for each in caplog.records if each.msg == "a model failed")
+    assert told.exc_info
+    assert told.exc_info[1]
+    assert isinstance(told.exc_info[1].__cause__, raised)
+
+
+@pytest.mark.parametrize("mutating", [False, True])
+@pytest.mark.parametrize("key", ["metadata", "status"])
+async def test_an_object_that_its_class_fails_at_can_be_let_go(mutating: bool, key: str) -> None:
+    """A label, finalizers, the status and a deletion pass, with a warning, and it can be mended."""
+    asked: list[Any] = []
+    old = thing(schedule="@key")
+    new = old | {key: {"name": "a", "labels": {"b": "c"}}}
+    passing = [
+        review(new, operation="UPDATE", oldObject=old),
+        review(None, operation="DELETE", oldObject=old),
+    ]
+    for body in passing:
+        found = await ask(asked.append, body, mutating=mutating)
+        assert found["allowed"]
+        (said,) = found["warnings"]
+        assert said.startswith('Thing "a" was not reviewed, for it is invalid: object: its class ')
+    assert not asked
+    repair = review(thing(), operation="UPDATE", oldObject=old)
+    found = await ask(lambda request: asked.append(request.old_object), repair, mutating=mutating)
+    assert (found["allowed"], asked) == (True, [None])
+    assert "was compared with nothing" in found["warnings"][0]
+
+
+@pytest.mark.parametrize("old", [thing(), thing(schedule="@key", more=1)])
+async def test_nothing_that_a_class_fails_at_is_brought_in(old: dict[str, Any]) -> None:
+    """Neither by an update of a sound object, nor by one of more than its metadata."""
+    body = review(thing(schedule="@key"), operation="UPDATE", oldObject=old)
+    assert not (await ask(nothing, body))["allowed"]
+
+
+class Labelled(CustomResource, kind="Thing", group="admission.test.example.com", version="v1"):
+    """A class with a bug in what it asks of metadata."""
+
+    @pydantic.model_validator(mode="after")
+    def team(self) -> Self:
+        """Look up what may be missing."""
+        assert self.metadata.labels["team"]
+        return self
+
+
+async def test_a_label_that_a_class_fails_without_can_t_be_taken_away() -> None:
+    """What an update of metadata may leave unreadable is what was so before."""
+    sound = thing() | {"metadata": {"name": "a", "labels": {"team": "red"}}}
+    lost = thing()
+    other = thing() | {"metadata": {"name": "a", "labels": {"x": "y"}}}
+    allowed = [
+        (await ask(nothing, review(new, operation="UPDATE", oldObject=old), kind=Labelled))[
+            "allowed"
+        ]
+        for old, new in [(sound, lost), (lost, other)]
+    ]
+    assert allowed == [False, True]
 
 
 # Mutation.

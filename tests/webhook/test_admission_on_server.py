@@ -8,6 +8,7 @@ import secrets
 import ssl
 from typing import TYPE_CHECKING, Any
 
+import pydantic
 import pytest
 import pytest_asyncio
 
@@ -82,6 +83,14 @@ class Spec(Model):
     retention_days: int | None = Field(default=None, ge=1)
     storage: Quantity | None = None
     steps: list[Step] = []
+
+    @pydantic.field_validator("schedule")
+    @classmethod
+    def known(cls, value: str) -> str:
+        """Fail at a value that nobody thought of: a bug."""
+        if value == "@yearly":
+            raise KeyError(value)
+        return value
 
 
 class Status(Model):
@@ -432,6 +441,31 @@ async def test_an_unreadable_object_can_be_let_go(world: World) -> None:
         "-p", '{"metadata":{"finalizers":null}}',
     )  # fmt: skip
     assert 'Warning: Thing "a" was not reviewed, for it is invalid: spec.retentionDays' in output
+    with pytest.raises(NotFound):
+        await world.raw()
+
+
+async def test_an_object_that_its_class_fails_at_can_be_let_go(world: World) -> None:
+    """It takes a label, loses its finalizers and is gone, and no other of its like is made."""
+    await world.create(schedule="@yearly")
+    await world.merge("a", {"metadata": {"finalizers": ["example.com/data"]}})
+
+    async def check(_: AdmissionRequest[Thing]) -> None: ...
+
+    async def default(_: AdmissionRequest[Thing]) -> None: ...
+
+    operations: Any = ["CREATE", "UPDATE", "DELETE"]
+    await world.review(
+        Webhooks()
+        .validate(Thing, "/validate", check, operations=operations)
+        .mutate(Thing, "/mutate", default, operations=operations)
+    )
+    with pytest.raises(Invalid, match=r"\.Spec\.known raised KeyError at line \d+"):
+        await world.create("b", schedule="@yearly")
+    labelled = await world.merge("a", {"metadata": {"labels": {"a": "b"}}})
+    assert labelled["metadata"]["labels"] == {"a": "b"}
+    await world.client.delete(THING, "a", world.namespace)
+    await world.merge("a", {"metadata": {"finalizers": None}})
     with pytest.raises(NotFound):
         await world.raw()
 

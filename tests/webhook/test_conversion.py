@@ -4,9 +4,10 @@ import asyncio
 import re
 import threading
 import time
-from typing import Any
+from typing import Any, Self
 
 import msgspec
+import pydantic
 import pytest
 
 from rws_operator import CustomResource, Field, Model, metrics
@@ -552,6 +553,32 @@ async def test_cancelled_call():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+class Buggy(CustomResource, group=GROUP, version="v1", kind="Box"):
+    """A stored version whose class has a bug."""
+
+    spec: Size
+
+    @pydantic.model_validator(mode="after")
+    def known(self) -> Self:
+        """Fail at a value that nobody thought of."""
+        if self.spec.size == 1:
+            raise KeyError("hunter2")
+        return self
+
+
+async def test_a_class_that_fails_is_told_by_its_place(caplog: pytest.LogCaptureFixture):
+    """Whoever asked for the object learns where, and no value; the log has the traceback."""
+    converters = Converters()
+    converters.add(Buggy, Second, lambda _: pytest.fail("called"))
+    panics = metrics.conversion_panics._value.get()
+    response = await answer(TypedConversion("/buggy", converters), review(f"{GROUP}/v2", box()))
+    message = response["result"]["message"]
+    assert f"its class failed: {__name__}.Buggy.known raised KeyError at line " in message
+    assert "hunter2" not in message
+    assert metrics.conversion_panics._value.get() == panics + 1
+    assert "KeyError: 'hunter2'" in caplog.text
 
 
 async def test_reviews_are_counted():

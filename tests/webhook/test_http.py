@@ -20,6 +20,7 @@ from rws_operator.testing import eventually
 from rws_operator.webhook import AdmissionRequest, Call, ReviewError, Webhooks
 from rws_operator.webhook.handlers import Handlers
 from rws_operator.webhook.http import MAX_BODY_BYTES, _asked
+from rws_operator.webhook.room import SMALL_BYTES, WHOLE_BYTES, Room
 from tests.webhook.reviews import response, review
 
 CONFIG_MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
@@ -235,6 +236,124 @@ async def test_a_body_that_breaks_off_is_malformed(
     assert not [each for each in caplog.records if each.name.startswith("rws_operator")]
 
 
+class Memory:
+    """Answers nothing until it may, and knows how many bytes it has at most had at once."""
+
+    name = path = "/memory"
+    timeout_seconds = 60.0
+
+    def __init__(self) -> None:
+        self.may = asyncio.Event()
+        self.bytes = self.most = 0
+
+    async def answer(self, body: bytes, call: Call) -> bytes:
+        """See `Endpoint`."""
+        self.bytes += len(body)
+        self.most = max(self.most, self.bytes)
+        await self.may.wait()
+        self.bytes -= len(body)
+        return b"{}"
+
+
+def large() -> io.BytesIO:
+    """The largest body there may be."""
+    return io.BytesIO(b" " * MAX_BODY_BYTES)
+
+
+async def test_large_bodies_have_a_bound_together_and_small_ones_do_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those for which there is no room wait their turn; then they are answered."""
+    monkeypatch.setattr("rws_operator.webhook.http.BODY_SECONDS", 60.0)
+    endpoint = Memory()
+    webhooks = Webhooks().add(endpoint).add(Length())
+    connector = aiohttp.TCPConnector(limit=0)
+    async with (
+        serving(webhooks.handle) as (address, _),
+        aiohttp.ClientSession(connector=connector) as session,
+        asyncio.TaskGroup() as group,
+    ):
+        where = (address, session)
+        calls = [group.create_task(post(where, "/memory", large())) for _ in range(12)]
+        await eventually(10, lambda: endpoint.bytes == 9 * MAX_BODY_BYTES, 0.01)
+        for _ in range(3):
+            assert await post(where, "/length", b" " * SMALL_BYTES) == (200, b"65536")
+        endpoint.may.set()
+        assert [(await call)[0] for call in calls] == [200] * 12
+    assert endpoint.most == 9 * MAX_BODY_BYTES
+    assert endpoint.most <= WHOLE_BYTES
+
+
+async def test_a_large_call_that_finds_no_room_is_refused_at_its_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """503, counted; those that hold the room, whole or in parts, give it back in bounded time."""
+    monkeypatch.setattr("rws_operator.webhook.http.BODY_SECONDS", 60.0)
+    endpoint = Memory()
+    labels = {"webhook": "/memory", "code": "503"}
+    name = "controller_runtime_webhook_requests_total"
+    before = metric(name, **labels)
+    async with serving(Webhooks().add(endpoint).handle) as where:
+        async with asyncio.TaskGroup() as group:
+            calls = [group.create_task(post(where, "/memory", large())) for _ in range(9)]
+            await eventually(10, lambda: endpoint.bytes == 9 * MAX_BODY_BYTES, 0.01)
+            status, text = await post(where, "/memory?timeout=1s", large())
+            assert (status, b"too many large calls" in text) == (503, True)
+            assert metric(name, **labels) == before + 1
+            endpoint.may.set()
+        assert {call.result()[0] for call in calls} == {200}
+        assert (await post(where, "/memory", large()))[0] == 200
+
+
+async def test_a_large_body_that_does_not_come_gives_its_room_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long before its call is due, for the API server sends all of it at once."""
+    monkeypatch.setattr("rws_operator.webhook.http.BODY_SECONDS", 0.2)
+    endpoint = Memory()
+    endpoint.may.set()
+
+    async def stuck() -> AsyncIterator[bytes]:
+        yield b" " * (MAX_BODY_BYTES - 1)
+        await asyncio.sleep(60)
+
+    async with serving(Webhooks().add(endpoint).handle) as where, asyncio.TaskGroup() as group:
+        held = [group.create_task(post(where, "/memory", stuck())) for _ in range(9)]
+        assert {(await call)[0] for call in held} == {408}
+        monkeypatch.setattr("rws_operator.webhook.http.BODY_SECONDS", 60.0)
+        assert (await post(where, "/memory", large()))[0] == 200
+
+
+@pytest.mark.virtual_time
+async def test_room_is_given_in_turn_and_never_lost() -> None:
+    """Also where who waits gives up, or is cancelled as its turn comes."""
+    room = Room(100_000)
+    got: list[str] = []
+
+    async def take(name: str, size: int, seconds: float, wait: float = 60.0) -> None:
+        async with room.of(size, asyncio.get_running_loop().time() + wait):
+            got.append(name)
+            await asyncio.sleep(seconds)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(take("first", 90_000, 10))
+        await asyncio.sleep(0)
+        late = asyncio.ensure_future(take("late", 100_000, 1, wait=5))
+        cut = asyncio.ensure_future(take("cut", 100_000, 1))
+        await asyncio.sleep(0)
+        group.create_task(take("whole", 100_000, 1))
+        group.create_task(take("after", 70_000, 1))
+        group.create_task(take("small", 10, 0))
+        await asyncio.sleep(10)  # the first has ended, and it is the turn of the one that is cut
+        cut.cancel()
+        done = await asyncio.gather(late, cut, return_exceptions=True)
+    assert isinstance(done[0], ReviewError)
+    assert isinstance(done[1], asyncio.CancelledError)
+    assert got == ["first", "small", "whole", "after"]
+    async with room.of(100_000, 0):
+        pass
+
+
 @pytest.mark.parametrize("plain", [False, True])
 async def test_a_handler_that_hangs_holds_nobody_up(plain: bool) -> None:
     """It is cut below the timeout that the API server sends, and other calls are answered."""
@@ -290,14 +409,20 @@ class Broken:
     name = path = "/broken"
     timeout_seconds = 10.0
 
+    def __init__(self, fault: BaseException) -> None:
+        self._fault = fault
+
     async def answer(self, body: bytes, call: Call) -> bytes:
         """See `Endpoint`."""
-        raise KeyError("hunter2")
+        raise self._fault
 
 
-async def test_a_fault_of_ours_is_told_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("fault", [KeyError("hunter2"), SystemExit("hunter2")])
+async def test_a_fault_of_ours_is_told_and_logged(
+    fault: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     """Whatever it is, it is an answer."""
-    async with serving(Webhooks().add(Broken()).handle) as where:
+    async with serving(Webhooks().add(Broken(fault)).handle) as where:
         status, text = await post(where, "/broken")
     assert (status, b"hunter2" in text) == (500, False)
     assert "a webhook call failed" in caplog.text
