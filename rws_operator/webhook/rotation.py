@@ -14,12 +14,13 @@ steady clock of this replica's own; the wall clock only tells when certificates 
 1. Write the next stage when the Secret was seen unchanged for `stage_seconds`, every caBundle
    trusts every CA that the Secret names, and (to retire the old one) this replica serves what
    the Secret says.
-2. Serve what the Secret says: at once where nothing valid is served, or where the same CA signed
-   both; otherwise when every caBundle has been seen to trust its CA for `stage_seconds`.
+2. Serve what the Secret says, if it is valid by now and, being ours, for all our names: at once
+   where nothing valid is served, or where the same CA signed both; otherwise when every caBundle
+   has been seen to trust its CA for `stage_seconds`.
 3. Have each caBundle trust the Secret's CAs and that of the served certificate, at once. Any
-   other CA goes when it was superfluous, with all that is needed in place, for three stages: by
-   then every replica has followed rule 2, even one that saw a disturbance the others missed.
-   What is not valid yet, or ours and not for all our names, is not served.
+   other CA goes after three stages in which it was superfluous, all that is needed in place and
+   what the Secret says served here: by then each replica serves it, even one that saw a
+   disturbance the others missed.
 4. A Secret that is missing, or ours and unusable or expired: write back what it last held. A
    replica that never saw it makes a new one, after a moment for the others if some caBundle
    trusts somebody already. What is made is served only once it is seen in the Secret. The same
@@ -130,8 +131,8 @@ class Rotation:
         trusted = {ca for ca in needed if not self.untrusting(ca)}
         self._trusted_since = {ca: self._trusted_since.get(ca, now) for ca in trusted}
         held: frozenset[str] = frozenset().union(*self._bundles.values())
-        is_settled = self._content is not None and trusted == needed
-        superfluous = held - needed if is_settled else ()
+        is_served = self._content is not None and self._content.pair == self.serving
+        superfluous = held - needed if is_served and trusted == needed else ()
         self._superfluous_since = {ca: self._superfluous_since.get(ca, now) for ca in superfluous}
 
     # --- what to do ---------------------------------------------------------------------------
@@ -183,8 +184,7 @@ class Rotation:
         if self._fault(wall):
             is_served = self.serving is not None and self.serving.is_valid(wall)
             patience = self.stage_seconds if is_served else 0.0
-            is_time = self._is_past(self._unchanged_since + patience, now)
-            if not is_time:
+            if not self._is_past(self._unchanged_since + patience, now):
                 return None
             return Write(self._new_content(content.pair.names), secret.version)
         following = self._following(content, now, wall)

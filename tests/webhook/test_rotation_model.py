@@ -248,3 +248,17 @@ def test_replicas_of_different_names_come_to_terms():
         settled += content is not None and model.is_settled(content)
     assert most <= 4, most
     assert settled > 30, settled
+
+
+def test_no_ca_goes_while_replicas_of_different_names_replace_each_other_s_certificate():
+    """Each waits a stage before it replaces one, and serves its old one for another stage."""
+    model, old = Replicas(), "old.example.com"
+    model.start([(0, 0, old)] * 3, 0)
+    model.restart(0, 0, 0, "new.example.com")
+    model.overwrite_bundle(0, True)
+    model.time_passes(34, 43)
+    before = [replica.rotation.serving for replica in model.replicas]
+    assert len(set(before)) > 1  # each version its own, while they come to terms
+    model.other_names()
+    model.teardown()  # checks each second
+    assert not {replica.rotation.serving for replica in model.replicas} & set(before)
