@@ -123,9 +123,11 @@ class Listener:
         loop = asyncio.get_running_loop()
         for listening in server.sockets:
             loop.remove_reader(listening.fileno())
-        # What was just accepted begins now: once the server is closed, asyncio would drop it.
-        await asyncio.sleep(0)
-        server.close()
+        try:
+            # What was just accepted begins now: once the server is closed, asyncio would drop it.
+            await asyncio.sleep(0)
+        finally:
+            server.close()
 
     def _close_if_silent(self, protocol: web.RequestHandler) -> None:
         if protocol in self._silent:

@@ -228,6 +228,7 @@ class Loop:
                 self.queue.done(key)
             else:
                 await self._carry_out(run)
+            del run  # a worker with nothing to do keeps no object
 
     def _run_of(self, key: ObjectKey) -> Run | None:
         """The run that a key now needs, None if there is nothing to do."""

@@ -202,6 +202,7 @@ class HandlerThreads:
             except BaseException as raised:
                 result, error = None, raised
             self._end(call, result, error)
+            del call, result, error  # a thread with nothing to do keeps nobody's object
 
     def _next(self) -> Call | None:
         with self._lock:

@@ -35,6 +35,7 @@ class Work:
     """What is at work for one run; made on the loop."""
 
     task: asyncio.Task[Outcome]
+    """Until the run is over."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -102,9 +103,10 @@ class Work:
             self._settle()
 
     def _settle(self, _: object = None) -> None:
-        if self.task.done() and not self._calls and not self.over.done():
+        if not self.over.done() and self.task.done() and not self._calls:
             self.over.set_result(None)
             all_cut.discard(self)
+            del self.task  # whose error's traceback leads back to the run, object and all
 
 
 def give(function: Callable[[], Any]) -> Call | None:

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -112,6 +113,16 @@ async def test_threads_are_used_again() -> None:
         idents.add(await threads.run(threading.get_ident, on_cut=nothing))
         await asyncio.sleep(0.002)
     assert len(idents) <= 2
+
+
+async def test_a_thread_with_nothing_to_do_keeps_no_result() -> None:
+    """It may wait for days, and an object be large."""
+    threads = HandlerThreads(size=1)
+    result = await threads.run(lambda: {"large"}, on_cut=nothing)
+    seen = weakref.ref(result)
+    del result
+    await eventually(10, lambda: seen() is None)
+    threads.close()
 
 
 async def test_cut_call_is_left_and_replaced() -> None:

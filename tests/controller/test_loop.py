@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import threading
 import time
+import weakref
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -145,6 +147,28 @@ async def running_one(reconcile: Any) -> AsyncIterator[tuple[Loop, Told]]:
     yield loop, told
     loop._environment.stopping.set()
     await task
+
+
+async def test_a_failed_run_leaves_nothing_to_the_garbage_collector() -> None:
+    """Else an outage, in which all runs fail, fills the memory with objects and their frames."""
+    seen: list[weakref.ref[Any]] = []
+
+    async def reconcile(run: Any) -> Outcome:
+        seen.append(weakref.ref(run.work))
+        try:
+            raise ValueError("its traceback leads to this frame, and that to the run")
+        except ValueError as error:
+            return Outcome(Verdict.FAILED, error=error)
+
+    gc.disable()
+    try:
+        async with running_one(reconcile) as (_, told):
+            await asyncio.sleep(3600)
+            told.ends.clear()
+            assert len(seen) > 2
+            assert not any(each() for each in seen)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("by_itself", [True, False])

@@ -210,7 +210,7 @@ class Replicas(RuleBasedStateMachine):
                     is_trusted = pair.authority in held or moment <= max(excuses)
                     assert is_trusted, f"{name} did not trust {pair.authority} {age} s ago"
 
-    def teardown(self):
+    def teardown(self) -> None:
         """Left alone, all come to serve what a usable Secret says, and to trust little else."""
         if not self.replicas:
             return
