@@ -4,12 +4,14 @@ A context belongs to a connection, not to the client: when a CA or certificate f
 the next connection is made with a new context while open streams go on with the old one. A file
 that can't be read at that moment changes nothing: what works, stays. Files are looked at and
 contexts made off the event loop: a file may lie on a network, and to parse a bundle of authorities
-takes long enough to be felt there.
+takes long enough to be felt there. Invariants: at most one look at the files runs at a time, in a
+task that is no request's; who has a context waits for another one no longer than a moment.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import os
 import ssl
@@ -19,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from rws_operator.errors import KubeconfigError, OperatorError
+from rws_operator.errors import KubeconfigError
 from rws_operator.own_threads import in_own_thread
 
 if TYPE_CHECKING:
@@ -29,6 +31,10 @@ _log = logging.getLogger("rws_operator.client")
 
 _CHECK_SECONDS = 10.0
 """How often the files are looked at; a kubelet takes about a minute to change them."""
+
+_MOMENT_SECONDS = 1.0
+"""How long a request waits for a look while there is a context: most take less, and a dead disk
+must not take the time of a Lease's renewal."""
 
 Pem: TypeAlias = bytes | Path
 """PEM text itself, or the file that holds it."""
@@ -70,9 +76,11 @@ class TlsContexts:
         self._files = [f for f in (tls.ca, tls.certificate, tls.key) if isinstance(f, Path)]
         self._seen: tuple[object, ...] = ()
         self._certificate: ClientCertificate | None = None
+        self._wanted: ClientCertificate | None = None
         self._look_again = 0.0
         self._context: ssl.SSLContext | None = None
-        self._making = asyncio.Lock()
+        self._failure: Exception | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     async def current(self, certificate: ClientCertificate | None = None) -> ssl.SSLContext:
         """Return the context for the next connection.
@@ -83,31 +91,47 @@ class TlsContexts:
         Raises:
             KubeconfigError: The first context can't be made.
         """
-        if (context := self._fresh(certificate)) is not None:
+        context, looking = self._context, self._looking
+        is_looking = looking is not None and not looking.done()
+        is_fresh = is_looking or self._now() < self._look_again
+        if context is not None and certificate is self._certificate and is_fresh:
             return context
-        async with self._making:
-            return self._fresh(certificate) or await self._look(certificate)
+        self._wanted = certificate
+        if looking is None or looking.done():
+            # What the request is about, which is in its context, the look is not.
+            looking = self._looking = asyncio.create_task(
+                self._look(), name="tls files", context=contextvars.Context()
+            )
+        await asyncio.wait([looking], timeout=None if context is None else _MOMENT_SECONDS)
+        if self._context is None:
+            raise self._failure or KubeconfigError(
+                "no TLS context was made: the client was closed meanwhile",
+                remedy="close a client after its last request",
+            )
+        return self._context
 
-    def _fresh(self, certificate: ClientCertificate | None) -> ssl.SSLContext | None:
-        is_fresh = certificate is self._certificate and self._now() < self._look_again
-        return self._context if is_fresh else None
+    async def close(self) -> None:
+        """End a look that is under way, and wait for its end; its thread may stay."""
+        if self._looking is not None and not self._looking.done():
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
 
-    async def _look(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
-        """Look at the files, and make another context if they have changed."""
-        context = self._context
-        # Set now: the others go on with the old context while the new one is made.
-        self._look_again = self._now() + _CHECK_SECONDS
-        try:
-            changed = await in_own_thread(self._make_if_changed, certificate)
-        except OperatorError as error:
-            if context is None:
-                raise
-            _log.warning("new TLS files can't be used, the old ones stay: %s", error)
-        else:
-            context, self._seen = changed
-            self._context = context
-        self._certificate = certificate
-        return context
+    async def _look(self) -> None:
+        """Look at the files, and make another context if they or the certificate have changed."""
+        is_wanted = False
+        while not is_wanted:  # a plugin may bring another certificate meanwhile
+            certificate = self._wanted
+            self._look_again = self._now() + _CHECK_SECONDS
+            try:
+                self._context, self._seen = await in_own_thread(self._make_if_changed, certificate)
+            except Exception as error:  # told to whoever has no context
+                self._failure = error
+                if self._context is not None:
+                    _log.warning("new TLS files can't be used, the old ones stay: %s", error)
+            else:
+                self._failure = None
+            self._certificate = certificate
+            is_wanted = certificate is self._wanted
 
     def _make_if_changed(
         self, certificate: ClientCertificate | None

@@ -206,6 +206,7 @@ class Transport:
         """Close every connection; a request that comes later is refused."""
         self._closed = True
         async with AsyncExitStack() as stack:  # which goes on when one is cut
+            stack.push_async_callback(self._contexts.close)
             for name in ("_pool", "_own"):
                 if (connector := self.__dict__.pop(name, None)) is not None:
                     stack.push_async_callback(connector.close)

@@ -19,9 +19,16 @@ from cryptography.hazmat.primitives.serialization import (
 from rws_operator.client import tls
 from rws_operator.client.credentials import Credential, RenewedCredentials
 from rws_operator.client.tls import Tls, TlsContexts, make_context
-from rws_operator.errors import ConnectionFailed, KubeconfigError
+from rws_operator.errors import ConnectionFailed, DeadlineExceeded, KubeconfigError
+from rws_operator.testing.eventually import eventually
 from rws_operator.testing.pki import CertificateAuthority
-from tests.client.scripted import ok, scripted_server, serving
+from tests.client.scripted import ScriptedServer, ok, scripted_server, serving
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look takes longer than a moment where the machine is busy."""
+    monkeypatch.setattr(tls, "_MOMENT_SECONDS", 30.0)
 
 
 async def test_a_server_that_is_not_trusted(tmp_path: Path) -> None:
@@ -156,6 +163,76 @@ async def test_files_are_looked_at_and_read_off_the_loop(
     may_end.set()
     assert await renewing is not first
     assert await contexts.current() is await renewing
+
+
+class DeadDisk:
+    """Looks at files that hang until the disk is back.
+
+    Args:
+        monkeypatch: Puts it between the contexts and their files.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looks = 0
+        self.back = threading.Event()
+        self._quick = tls._fingerprint
+        monkeypatch.setattr(tls, "_fingerprint", self._look)
+
+    def _look(self, path: Path) -> Any:
+        self.looks += 1
+        assert self.back.wait(30)
+        return self._quick(path)
+
+
+async def test_a_dead_disk_under_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests go on with the old context, whoever gives up; one look hangs, not ever more."""
+    now = 0.0
+    ca = tmp_path / "ca.crt"
+    ca.write_bytes(CertificateAuthority().cert_pem)
+    contexts = TlsContexts(Tls(ca=ca), lambda: now)
+    first = await contexts.current()
+    replace(ca, CertificateAuthority().cert_pem)
+    disk = DeadDisk(monkeypatch)
+    now = 20.0
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await contexts.current()
+    monkeypatch.setattr(tls, "_MOMENT_SECONDS", 0.01)
+    pair = CertificateAuthority().client("jane")
+    renewed = pair.cert_pem, pair.key_pem
+    for certificate in (None, renewed, None, renewed):
+        now += 20.0
+        contexts.distrust()
+        async with asyncio.timeout(10):
+            assert await contexts.current(certificate) is first
+    await eventually(10, lambda: disk.looks == 1)
+    monkeypatch.setattr(tls, "_MOMENT_SECONDS", 30.0)
+    disk.back.set()
+    assert await contexts.current(renewed) is not first
+    assert contexts._certificate is renewed
+
+
+async def test_a_dead_disk_under_the_first_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first context is waited for, by one look for all; a close ends that."""
+    ca = tmp_path / "ca.crt"
+    ca.write_bytes(CertificateAuthority().cert_pem)
+    monkeypatch.setattr(tls, "_MOMENT_SECONDS", 0.0)
+    disk = DeadDisk(monkeypatch)
+    client = ScriptedServer("https://localhost:1").client(tls=Tls(ca=ca))
+    for _ in range(3):
+        with pytest.raises(DeadlineExceeded):
+            await client.request("GET", "/x", deadline=0.1)
+    await eventually(10, lambda: disk.looks == 1)
+    waiting = asyncio.create_task(client.request("GET", "/x"))
+    await asyncio.sleep(0.1)
+    await client.close()
+    with pytest.raises(KubeconfigError, match="closed meanwhile"):
+        await waiting
+    assert disk.looks == 1
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "tls files"]
+    disk.back.set()
 
 
 async def test_requests_that_come_together_make_one_context(
