@@ -1,7 +1,7 @@
 """Cuts what a task is at once an event is set, as `asyncio.timeout` does once a time has come.
 
-Invariant: all is done in the task itself, so nothing is lost between two of them: neither what was
-opened just then nor an error.
+Invariants: all is done in the task itself, so nothing is lost between two of them: neither what was
+opened just then nor an error. No task is left.
 """
 
 from __future__ import annotations
@@ -35,3 +35,4 @@ async def cut_by(event: asyncio.Event) -> AsyncIterator[None]:
             raise
     finally:
         cutting.cancel()
+        await asyncio.wait([cutting])

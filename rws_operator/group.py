@@ -4,7 +4,8 @@ A TaskGroup ends with the failure of a task, but takes a cancelled one for one t
 end. A library that cancels `asyncio.all_tasks()`, or a handler that does, would so leave an
 operator that lives, and does part of its work no more.
 
-Invariant: a task that is cancelled while the group does not end fails, and the group with it.
+Invariant: where a task is cancelled while the group does not end, the group fails; so it does where
+the task had not begun.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Group(asyncio.TaskGroup):
             work: What it does.
             name: What it is called, in the error, too.
         """
-        return self.create_task(self._guard(work, name), name=name)
+        task = self.create_task(work(), name=name)
+        task.add_done_callback(self._look)
+        return task
 
     async def __aenter__(self) -> Self:
         self._owner = asyncio.current_task()
@@ -43,17 +46,17 @@ class Group(asyncio.TaskGroup):
         self.ends = True
         await super().__aexit__(*error)
 
-    async def _guard(self, work: Callable[[], Coroutine[Any, Any, _T]], name: str) -> _T:
-        try:
-            return await work()
-        except asyncio.CancelledError:
-            if self.ends or (self._owner is not None and self._owner.cancelling()):
-                raise
+    def _look(self, task: asyncio.Task[Any]) -> None:
+        """See to the end of a task: a callback of it, for one that never began ends, too."""
+        if not task.cancelled():
+            self.ends = self.ends or task.exception() is not None
+        elif not self.ends and not (self._owner is not None and self._owner.cancelling()):
             self.ends = True
-            raise OperatorError(
-                f"{name} was cancelled from within",
-                remedy="a handler must not cancel what it did not start",
-            ) from None
-        except BaseException:
-            self.ends = True
-            raise
+            self.create_task(_fail(task.get_name()))
+
+
+async def _fail(name: str) -> None:
+    raise OperatorError(
+        f"{name} was cancelled from within",
+        remedy="a handler must not cancel what it did not start",
+    )

@@ -12,7 +12,7 @@ list needs our own conversion syncs only once the API server can call us. Hence 
 not hold back readiness.
 
 Every part is required: when one ends that must not, all end (`parts`), and `run` raises its error.
-A lost Lease ends the controllers at once, without a drain; the fence refuses their writes already.
+Without the Lease controllers end at once, with no drain; the fence refuses their writes already.
 Once they have ended this replica is what a follower is, and takes leave of the webhooks as at any
 stop, but in the time until the Lease expires: more than the controllers may be left over, e.g. a
 thread that a handler started, and must not meet the next leader.
@@ -238,7 +238,7 @@ class Lifecycle:
         self._webhooks.say_goodbye()
         if not self._webhooks.is_serving:
             return
-        if self._parts.leadership_is_lost:
+        if self.tenure.has_lost_lease():
             await self._leave_soon(self._webhooks)
             return
         await asyncio.sleep(self._lag_seconds)

@@ -1,8 +1,9 @@
 """The tasks of one run of an Operator, and how the end of one is the end of all.
 
 `lifecycle` says which parts there are and in which order they start and stop. Invariants: no part
-ends unnoticed: each that ends before it was asked to, fails or is cancelled from within begins the
-end of the run and is told of; a lost Lease cancels the controllers at once, for the next leader may
+ends unnoticed: each that ends before it was asked to, fails or is cancelled from within, even
+before it began, begins the end of the run and is told of. An election that ends in any way but the
+one asked for renews the Lease no more, so it cancels the controllers at once: the next leader may
 begin. (A part may lose a Lease of its own: that is a failure like any other.) A run that is
 cancelled has no failure by that, in whatever order its tasks hear of it: `asyncio.run` cancels all
 that are left at its end.
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rws_operator.controller.outcome import explain
-from rws_operator.errors import LeadershipLost, OperatorError
+from rws_operator.errors import OperatorError
 from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
@@ -34,12 +36,12 @@ class Parts:
     def __init__(self, name: str) -> None:
         self._name = name
         self._failures: list[Exception] = []
-        self.controllers: list[asyncio.Task[None]] = []
+        self.controllers: list[asyncio.Task[Any]] = []
         """Those that end at once with the Lease."""
         self.ending = asyncio.Event()
         """Set once everything is to end."""
         self.leadership_is_lost = False
-        """Whether the election ended since the Lease is lost."""
+        """Whether the election ended in any way but the one asked for."""
 
     def start(
         self,
@@ -48,7 +50,7 @@ class Parts:
         work: Callable[[], Awaitable[None]],
         *,
         elects: bool = False,
-    ) -> asyncio.Task[None]:
+    ) -> asyncio.Task[Any]:
         """Start a part; to be called in the task of the run, which ends it.
 
         Args:
@@ -59,8 +61,9 @@ class Parts:
         """
         owner = asyncio.current_task()
         assert owner is not None
-        guarded = self._guard(part, work, elects, owner)
-        return tasks.create_task(guarded, name=f"{self._name}: {part}")
+        task = tasks.create_task(self._guard(part, work), name=f"{self._name}: {part}")
+        task.add_done_callback(partial(self._end, part, elects, owner))
+        return task
 
     def raise_failures(self) -> None:
         """Return if no part failed.
@@ -73,59 +76,68 @@ class Parts:
         if self._failures:
             raise self._failures[0]
 
-    async def _guard(
-        self,
-        part: str,
-        work: Callable[[], Awaitable[None]],
-        elects: bool,
-        owner: asyncio.Task[Any],
-    ) -> None:
-        """Run a part; its end ends everything."""
+    async def _guard(self, part: str, work: Callable[[], Awaitable[None]]) -> Exception | None:
+        """Run a part, and return what it failed by."""
         handling.set({"part": part})
         try:
             await work()
-            if not self.ending.is_set():
-                raise self._error(
-                    f"{part} ended although nobody asked it to",
-                    remedy="a Runnable's run() returns once environment.stopping is set",
-                )
-        except LeadershipLost as error:
-            self._fail(part, error)
-            if elects:
-                self.leadership_is_lost = True
-                for task in self.controllers:
-                    task.cancel()
-        except Exception as error:  # `raise_failures` raises it
-            self._fail(part, error)
         except asyncio.CancelledError:
-            # Who cancels all cancels the owner before any of them hears of it.
-            if not self.ending.is_set() and not owner.cancelling():
-                failure = self._error(
-                    f"{part} was cancelled from within",
-                    remedy="a handler must not cancel what it did not start, nor a Runnable's "
-                    "run() raise CancelledError",
-                )
-                self._fail(part, failure)
             raise
-        except (SystemExit, KeyboardInterrupt) as error:
+        except Exception as error:
+            return _only(error)
+        except BaseException as error:  # SystemExit, above all
             failure = self._error(
                 f"{part} raised {type(error).__name__}",
                 remedy="raise an error that says what is wrong, instead of leaving the process",
             )
             failure.__cause__ = error
-            self._fail(part, failure)
-        finally:
-            self.ending.set()
+            return failure
+        if self.ending.is_set():
+            return None
+        return self._error(
+            f"{part} ended although nobody asked it to",
+            remedy="a Runnable's run() returns once environment.stopping is set",
+        )
+
+    def _end(
+        self,
+        part: str,
+        elects: bool,
+        owner: asyncio.Task[Any],
+        task: asyncio.Task[Exception | None],
+    ) -> None:
+        """End everything, as a part did; a callback of its task, for one that never began, too."""
+        failure = None
+        if not task.cancelled():
+            failure = task.result()
+        # Who cancels all cancels the owner before any of them hears of it.
+        elif not self.ending.is_set() and not owner.cancelling():
+            failure = self._error(
+                f"{part} was cancelled from within",
+                remedy="a handler must not cancel what it did not start, nor a Runnable's "
+                "run() raise CancelledError",
+            )
+        if elects and (failure is not None or task.cancelled()):
+            self.leadership_is_lost = True
+            for each in self.controllers:
+                each.cancel()
+        self.ending.set()
+        if failure is not None:
+            self._failures.append(failure)
+            log.error("a part failed, stopping", extra={"part": part, "error": explain(failure)})
 
     def _error(self, what: str, *, remedy: str) -> OperatorError:
         return OperatorError(f"operator {self._name}: {what}", remedy=remedy)
 
-    def _fail(self, part: str, error: Exception) -> None:
-        log.error("a part failed, stopping", extra={"part": part, "error": explain(error)})
-        self._failures.append(error)
+
+def _only(error: Exception) -> Exception:
+    """What a TaskGroup wraps, if that is one failure."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
-async def cancel(tasks: Sequence[asyncio.Task[None]], seconds: float | None = None) -> None:
+async def cancel(tasks: Sequence[asyncio.Task[Any]], seconds: float | None = None) -> None:
     """Cancel tasks, and wait for their ends.
 
     Args:

@@ -112,9 +112,15 @@ async def _serve(program: Runner, start: Callable[[], Awaitable[None]], *, debug
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().set_default_executor(HandlerExecutor())
-    code = 1
+    code, is_cut = 1, False
+
+    def cut() -> None:
+        nonlocal is_cut
+        is_cut = True
+        task.cancel()
+
     with Guard(program) as guard:
-        guard.heed_signals(task.cancel)
+        guard.heed_signals(cut)
         try:
             await start()
             code = 0
@@ -122,12 +128,20 @@ async def _serve(program: Runner, start: Callable[[], Awaitable[None]], *, debug
             for error in leaves_of(group):
                 tell_failure(error, debug=debug)
         except* asyncio.CancelledError:
-            pass
+            if not is_cut:
+                tell_failure(_cancelled(), debug=debug)
         except* BaseException as group:  # SystemExit too
             traceback.print_exception(group)
         finally:
             guard.leave(code)
     return code
+
+
+def _cancelled() -> OperatorError:
+    return OperatorError(
+        "the operator's own task was cancelled from within",
+        remedy="a handler must not cancel what it did not start, e.g. all of asyncio.all_tasks()",
+    )
 
 
 def tell_failure(error: BaseException, *, debug: bool) -> int:

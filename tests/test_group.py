@@ -39,6 +39,21 @@ async def test_a_task_that_is_cancelled_from_within_fails_its_group() -> None:
     assert "two was cancelled from within" in str(error)
 
 
+async def test_a_task_that_is_cancelled_before_it_begins_fails_its_group() -> None:
+    """Its coroutine never runs, so it can tell nothing."""
+
+    async def own() -> None:
+        async with Group() as group:
+            group.start(rests, "one").cancel()
+            await rests()
+
+    async with asyncio.timeout(10):
+        with pytest.raises(ExceptionGroup) as raised:
+            await own()
+    (error,) = raised.value.exceptions
+    assert "one was cancelled from within" in str(error)
+
+
 async def test_a_failure_is_the_only_one_that_is_told() -> None:
     """A group that ends cancels its tasks, and some before their first step."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rws_operator.errors import OperatorError
+from rws_operator.errors import LeadershipLost, OperatorError
 from rws_operator.parts import Parts
 
 if TYPE_CHECKING:
@@ -53,6 +53,35 @@ async def test_the_end_of_the_embedding_program_is_no_failure(
     assert caplog.records == []
 
 
+async def test_a_part_that_is_cancelled_before_it_begins_ends_all() -> None:
+    """Its coroutine never runs, so it can tell nothing."""
+    parts = Parts("x")
+    running = asyncio.create_task(run(parts, forever))
+    before = asyncio.all_tasks()
+    await asyncio.sleep(0)
+    (part,) = asyncio.all_tasks() - before
+    part.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(OperatorError, match="part 0 was cancelled from within"):
+            await running
+
+
+async def loses() -> None:
+    """End as an election does that lost the Lease."""
+    raise LeadershipLost("on purpose")
+
+
+async def fails() -> None:
+    """End as an election does in which a helper failed."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(breaks())
+
+
+async def breaks() -> None:
+    """Fail."""
+    raise OperatorError("on purpose")
+
+
 async def leave() -> None:
     """Do what no part may."""
     raise SystemExit(0)
@@ -60,6 +89,44 @@ async def leave() -> None:
 
 async def end() -> None:
     """End before anybody asked for it."""
+
+
+async def cut() -> None:
+    """Be cancelled by nobody who is known."""
+    raise asyncio.CancelledError
+
+
+@pytest.mark.behaviour("RUN-02", "RUN-05")
+@pytest.mark.parametrize("ends", [loses, fails, leave, end, cut])
+@pytest.mark.parametrize("is_draining", [False, True], ids=["working", "draining"])
+async def test_controllers_do_not_outlast_the_election(
+    ends: Callable[[], Awaitable[None]], is_draining: bool
+) -> None:
+    """Nobody renews the Lease then: the next leader may begin."""
+    parts = Parts("x")
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        controller = parts.start(tasks, "controller", forever)
+        parts.controllers = [controller]
+        await asyncio.sleep(0)
+        if is_draining:
+            parts.ending.set()
+        parts.start(tasks, "leader election", ends, elects=True)
+        if is_draining and ends is end:  # as asked for
+            await asyncio.sleep(0.01)
+            assert not parts.leadership_is_lost
+            assert not controller.done()
+            controller.cancel()
+            return
+        await asyncio.wait([controller])
+        assert parts.leadership_is_lost
+        assert parts.ending.is_set()
+
+
+async def test_one_failure_in_a_group_is_told_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever embeds an Operator catches what failed, not what a TaskGroup makes of it."""
+    with pytest.raises(OperatorError, match=r"^on purpose$"):
+        await run(Parts("x"), fails)
+    assert [vars(each)["error"] for each in caplog.records] == ["on purpose"]
 
 
 async def cancel() -> None:
