@@ -90,6 +90,7 @@ class Operator(DeclaresWebhooks, RunView):
         self._election: ElectionSettings | None = None
         self._runnables: dict[str, Runnable] = {}
         self._rules: list[PolicyRule] = []
+        self._is_confined = False
 
     def leader_election(
         self,
@@ -191,8 +192,8 @@ class Operator(DeclaresWebhooks, RunView):
     def finalizers(self) -> dict[Kind, list[str]]:
         """The finalizers that the controllers put on objects, by kind."""
         found: dict[Kind, list[str]] = {}
-        for each in self._runnables.values():
-            if isinstance(each, Controller) and each.finalizer_name is not None:
+        for each in self._controllers():
+            if each.finalizer_name is not None:
                 found.setdefault(each.kind, []).append(each.finalizer_name)
         return found
 
@@ -226,10 +227,10 @@ class Operator(DeclaresWebhooks, RunView):
                 f"operator {self.name} has neither controllers nor webhooks",
                 remedy="add one: operator.controller(Kind), or @operator.validate(Kind)",
             )
-        controllers = [each for each in self._runnables.values() if isinstance(each, Controller)]
-        for each in controllers:
+        for each in self._controllers():
             each.check_complete()
-        check_shards(controllers, f"operator {self.name}")
+        if not self._is_confined:  # then shards have one namespace, and were looked at before
+            check_shards(self._controllers(), f"operator {self.name}")
         self._declaration.check_complete([each for kind in self._versions() for each in kind])
 
     def manifests(
@@ -365,8 +366,13 @@ class Operator(DeclaresWebhooks, RunView):
         Args:
             namespace: The namespace.
             client: The API server to use; the caller closes it. By default the original's.
+
+        Raises:
+            ConfigurationError: Two controllers share a finalizer and are no shards.
         """
+        check_shards(self._controllers(), f"operator {self.name}")
         copied = self._copied(client or self._client, namespace)
+        copied._is_confined = True
         if self._election is not None:
             copied._election = replace(self._election, namespace=namespace)
         return copied
@@ -414,6 +420,9 @@ class Operator(DeclaresWebhooks, RunView):
         copied._rules = self._rules.copy()
         copied._declaration = self._declaration.copy()
         return copied
+
+    def _controllers(self) -> list[Controller[Any]]:
+        return [each for each in self._runnables.values() if isinstance(each, Controller)]
 
     def _versions(self) -> list[list[type[CustomResource]]]:
         return documents.versions(self._runnables.values(), self._declaration)

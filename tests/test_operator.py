@@ -670,6 +670,7 @@ SHARD = {"label_selector": "shard=1"}
         ({}, {"namespaces": ["a"]}),
         ({}, SHARD),
         (SHARD, SHARD),
+        ({"namespaces": ["a"]}, {"namespaces": ["a", "b"]}),
         (SHARD, {"field_selector": "metadata.name=x"}),
     ],
 )
@@ -679,6 +680,8 @@ def test_a_finalizer_of_two_that_are_no_shards_is_refused(one: Any, two: Any) ->
     with pytest.raises(ConfigurationError, match=said) as refused:
         sharing(one, two).check_complete()
     assert "finalizer of its own" in str(refused.value.remedy)
+    with pytest.raises(ConfigurationError, match=said):  # a test learns of it, too
+        sharing(one, two).confined("test")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from rws_operator.controller.handlers import HandlerExit
 from rws_operator.controller.outcome import Outcome, Verdict, explain, is_foreign, shortened
 from rws_operator.controller.regarding import object_reference
 from rws_operator.errors import Conflict
+from rws_operator.resources.unreadable import ModelFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -158,9 +159,8 @@ class Observer:
         what = "cleanup" if record.deleting else "reconcile"
         next_try = "when the object changes" if retry_in is None else f"in {retry_in:.3g} s"
         level = logging.INFO if isinstance(outcome.error, Conflict) else logging.ERROR
-        shows_place = (
-            attempt == 0 and outcome.verdict is Verdict.FAILED and is_foreign(outcome.error)
-        )
+        is_bug = is_foreign(outcome.error) or isinstance(outcome.error, ModelFailed)
+        shows_place = attempt == 0 and outcome.verdict is Verdict.FAILED and is_bug
         traceback = outcome.error if shows_place or log.isEnabledFor(logging.DEBUG) else None
         log.log(level, "%s failed: %s next_try=%s", what, why, next_try, exc_info=traceback)
         self._record_event(outcome.verdict, record, why)

@@ -25,6 +25,7 @@ from rws_operator.controller.work import Work
 from rws_operator.controller.writes import is_gone
 from rws_operator.errors import Conflict, LeadershipLost, NotFound, OperatorError
 from rws_operator.resources.record import decode_record
+from rws_operator.resources.unreadable import ModelFailed
 from rws_operator.whereabouts import handling
 
 if TYPE_CHECKING:
@@ -181,6 +182,8 @@ class Reconciler:
     async def _call(self, handler: Callable[..., Any], record: ObjectRecord, run: Run) -> Outcome:
         try:
             obj = self._read(record.raw)
+        except ModelFailed:  # the fault is the class's code: it may do better later
+            raise
         except OperatorError as error:
             return Outcome(Verdict.UNREADABLE, error=error)
         # A process that was stopped may come here before anything told it that its Lease is lost.

@@ -32,8 +32,8 @@ def check_shards(controllers: Iterable[Controller[Any]], where: str) -> None:
                 f"{where}: controllers {one.name} and {other.name} both clean up {one.kind.kind} "
                 f"objects under the finalizer {one.finalizer_name}, which the first that succeeds "
                 "takes off for both",
-                remedy="give each a finalizer of its own, or, if they are shards, each a "
-                "label_selector, field_selector or namespaces of its own",
+                remedy="give each a finalizer of its own, or, if they are shards, both another "
+                "label_selector, both another field_selector, or both other namespaces",
             )
 
 
@@ -44,8 +44,8 @@ def _share_finalizer(one: Controller[Any], other: Controller[Any]) -> bool:
 
 def _may_be_apart(one: Controller[Any], other: Controller[Any]) -> bool:
     """Whether no object need be in both selections."""
-    if one.namespaces and other.namespaces:
-        return True  # not compared: confined to a test's namespace, shards have the same
+    if one.namespaces and other.namespaces and not set(one.namespaces) & set(other.namespaces):
+        return True
     return _differ(one.label_selector, other.label_selector) or _differ(
         one.field_selector, other.field_selector
     )

@@ -81,9 +81,9 @@ class Work:
         await self._threads_ended.wait()
 
     def cut(self) -> None:
-        """Cancel the task; what is not over soon hangs."""
-        self.task.cancel()
+        """Cancel the task; what is not over soon hangs. Harmless once it is over."""
         if not self.over.done():
+            self.task.cancel()
             all_cut.add(self)
 
     def hangs(self) -> None:

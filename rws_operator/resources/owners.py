@@ -109,7 +109,8 @@ def check_controller(
     raise OwnerReferenceError(
         f"{kind} {name} can't control {child}: {theirs.kind} {theirs.name} (uid {theirs.uid}) "
         "does already",
-        remedy="give each owner a child of its own, e.g. with the owner's name in the child's",
+        remedy="give each owner a child of its own, e.g. with the owner's name in the child's; to "
+        f"hand this one over, name {theirs.name} in its ownerReferences without controller",
     )
 
 

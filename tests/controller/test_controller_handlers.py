@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import field_validator
 
-from rws_operator.controller import Action, Backoff, BlockingContext, Context
+from rws_operator.controller import Action, Backoff, BlockingContext, Context, Controller
 from rws_operator.controller.executor import HandlerExecutor
 from rws_operator.election.fence import LeaseFence, steady_clock
 from rws_operator.errors import DecodeError, LeadershipLost, PermanentError, RetryAfter
@@ -549,6 +549,9 @@ async def test_wrong_answer_is_an_error_that_names_the_remedy(
     assert type(answer).__name__ in caplog.text
 
 
+license_server_is_away = threading.Event()
+
+
 class PickySpec(Model):
     """A spec with a rule that the schema can't hold."""
 
@@ -557,9 +560,11 @@ class PickySpec(Model):
     @field_validator("size")
     @classmethod
     def not_thirteen(cls, size: int) -> int:
-        """Refuse one number, in Python only."""
+        """Refuse one number, in Python only, and fail at another."""
         if size == 13:
             raise ValueError("13 is refused")
+        if size == 14 and license_server_is_away.is_set():
+            raise OSError("the license server is away")
         return size
 
 
@@ -576,8 +581,6 @@ async def test_undecodable_object_stops_no_other(
     cluster: TestCluster, namespace: TestNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Invariant 9: it is named once by log and event, waits for a change, and then runs."""
-    from rws_operator.controller import Controller
-
     await cluster.install_crd(Picky)
     plural = Controller(Picky).kind
     controller = Controller(
@@ -610,6 +613,39 @@ async def test_undecodable_object_stops_no_other(
         assert caplog.text.count("13 is refused") == 1
         await cluster.client.patch(plural, "bad", namespace.name, patch={"spec": {"size": 2}})
         await eventually(5, lambda: runs == ["good", "bad"])
+
+
+async def test_a_class_that_fails_is_tried_again(
+    cluster: TestCluster, namespace: TestNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What its code raises may pass without a change of the object, as from a handler."""
+    await cluster.install_crd(Picky)
+    controller = Controller(
+        Picky, name=f"fails-{namespace.name}"[:60].rstrip("-"), namespaces=[namespace.name]
+    )
+    runs: list[str] = []
+
+    @controller.reconcile
+    async def reconcile(picky: Picky, ctx: Context) -> None:
+        runs.append(picky.metadata.name or "")
+
+    wire = {
+        "apiVersion": controller.kind.api_version,
+        "kind": "Picky",
+        "metadata": {"name": "one"},
+        "spec": {"size": 14},
+    }
+    license_server_is_away.set()
+    try:
+        await cluster.client.request("POST", controller.kind.path(namespace.name), body=wire)
+        async with running(cluster.client, controller):
+            await eventually(10, lambda: "PickySpec.not_thirteen raised OSError" in caplog.text)
+            assert caplog.text.count("raise OSError(") == 1  # its place, once
+            assert runs == []
+            license_server_is_away.clear()
+            await eventually(30, lambda: runs == ["one"])
+    finally:
+        license_server_is_away.clear()
 
 
 @pytest.mark.behaviour("B28")

@@ -21,6 +21,7 @@ from rws_operator.controller.loop import Loop
 from rws_operator.controller.outcome import Outcome, Verdict
 from rws_operator.controller.strays import OTHERS_SECONDS, Strays
 from rws_operator.controller.threads import HandlerThreads
+from rws_operator.controller.work import Work
 from rws_operator.queue import Lane
 from rws_operator.resources import ObjectKey
 from rws_operator.resources.record import decode_record
@@ -147,6 +148,23 @@ async def running_one(reconcile: Any) -> AsyncIterator[tuple[Loop, Told]]:
     yield loop, told
     loop._environment.stopping.set()
     await task
+
+
+async def test_a_run_that_is_over_is_cut_without_harm() -> None:
+    """The end of its loop may come in that very round; the others are cut all the same."""
+
+    async def nothing() -> Outcome:
+        return Outcome(Verdict.SUCCEEDED)
+
+    def cut(_: object) -> None:
+        work.cut()
+        cuts.append(work)
+
+    work, cuts = Work(), list[Work]()
+    work.over.add_done_callback(cut)
+    work.start(nothing(), "run")
+    await asyncio.sleep(1)
+    assert cuts == [work]
 
 
 async def test_a_failed_run_leaves_nothing_to_the_garbage_collector() -> None:
