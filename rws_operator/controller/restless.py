@@ -127,7 +127,7 @@ class Restless:
             )
 
     def changed(self, controller: str, run_of: Hashable, log: Log) -> None:
-        """Note that a run changed something other than a status; once a run.
+        """Note that a run changed something, status writes of its Context aside; once a run.
 
         Args:
             controller: Whose run it is.
