@@ -284,6 +284,51 @@ async def test_large_bodies_have_a_bound_together_and_small_ones_do_not_wait(
     assert endpoint.most <= WHOLE_BYTES
 
 
+async def test_small_bodies_of_unknown_length_do_not_wait() -> None:
+    """They are read before anybody asks for room, however long their handlers work."""
+    endpoint = Memory()
+
+    async def chunked() -> AsyncIterator[bytes]:
+        yield b" " * (SMALL_BYTES - 1)
+        yield b" "
+
+    connector = aiohttp.TCPConnector(limit=0)
+    async with (
+        serving(Webhooks().add(endpoint).handle) as (address, _),
+        aiohttp.ClientSession(connector=connector) as session,
+        asyncio.TaskGroup() as group,
+    ):
+        where = (address, session)
+        calls = [group.create_task(post(where, "/memory", chunked())) for _ in range(12)]
+        await eventually(10, lambda: endpoint.bytes == 12 * SMALL_BYTES, 0.01)
+        endpoint.may.set()
+        assert [(await call)[0] for call in calls] == [200] * 12
+
+
+async def test_headers_alone_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does what a small body has: whoever asks for room has sent more."""
+    monkeypatch.setattr("rws_operator.webhook.http.BODY_SECONDS", 60.0)
+    endpoint = Memory()
+    endpoint.may.set()
+    head = (
+        "POST /memory HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {MAX_BODY_BYTES}\r\n\r\n"
+    ).encode()
+    name = "controller_runtime_webhook_requests_in_flight"
+    async with serving(Webhooks().add(endpoint).handle) as where:
+        host, _, port = where[0].removeprefix("http://").partition(":")
+        writers: list[asyncio.StreamWriter] = []
+        for length in [0] * 6 + [SMALL_BYTES] * 6:
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(head + b" " * length)
+            writers.append(writer)
+        await eventually(10, lambda: metric(name, webhook="/memory") == 12, 0.01)
+        assert (await post(where, "/memory?timeout=5s", large()))[0] == 200
+        for writer in writers:
+            writer.close()
+        await eventually(10, lambda: metric(name, webhook="/memory") == 0, 0.01)
+
+
 async def test_a_large_call_that_finds_no_room_is_refused_at_its_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
