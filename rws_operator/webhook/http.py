@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from rws_operator import metrics
+from rws_operator.ctrl_c import is_ctrl_c
 from rws_operator.webhook.endpoint import Call
 from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.handlers import Handlers
@@ -61,7 +62,7 @@ class Route:
     async def respond(
         self, request: web.BaseRequest, client: Client | None, room: Room
     ) -> web.Response:
-        """Answer a call; raises nothing but its cancellation.
+        """Answer a call; raises nothing but its cancellation, and a Ctrl-C.
 
         Args:
             request: The call.
@@ -96,7 +97,10 @@ class Route:
         except ReviewError as error:
             self._failed.inc()
             return _refusal(error)
-        except (Exception, SystemExit, KeyboardInterrupt):  # of the author's code, e.g. serializers
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            # Of the author's code, e.g. serializers.
+            if is_ctrl_c(error):
+                raise
             self._failed.inc()
             log.exception("a webhook call failed", extra={"webhook": self.endpoint.name})
             return _refusal(ReviewError(500, "the operator failed", remedy="see its log"))

@@ -3,14 +3,17 @@ import contextlib
 import gzip
 import io
 import json
+import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.streams import EMPTY_PAYLOAD
+from aiohttp.test_utils import make_mocked_request
 from prometheus_client import REGISTRY
 
 from rws_operator.errors import Denied
@@ -19,7 +22,7 @@ from rws_operator.resources import kinds
 from rws_operator.testing import eventually
 from rws_operator.webhook import AdmissionRequest, Call, ReviewError, Webhooks
 from rws_operator.webhook.handlers import Handlers
-from rws_operator.webhook.http import MAX_BODY_BYTES, _asked
+from rws_operator.webhook.http import MAX_BODY_BYTES, Route, _asked
 from rws_operator.webhook.room import SMALL_BYTES, WHOLE_BYTES, Room
 from tests.webhook.reviews import response, review
 
@@ -462,15 +465,36 @@ class Broken:
         raise self._fault
 
 
-@pytest.mark.parametrize("fault", [KeyError("hunter2"), SystemExit("hunter2")])
+@contextlib.contextmanager
+def sigint_handled_by(handler: Any) -> Iterator[None]:
+    """Python's own handler makes a KeyboardInterrupt a Ctrl-C, an operator's does not."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    "fault", [KeyError("hunter2"), SystemExit("hunter2"), KeyboardInterrupt("hunter2")]
+)
 async def test_a_fault_of_ours_is_told_and_logged(
     fault: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever it is, it is an answer."""
-    async with serving(Webhooks().add(Broken(fault)).handle) as where:
-        status, text = await post(where, "/broken")
+    with sigint_handled_by(lambda *_: None):
+        async with serving(Webhooks().add(Broken(fault)).handle) as where:
+            status, text = await post(where, "/broken")
     assert (status, b"hunter2" in text) == (500, False)
     assert "a webhook call failed" in caplog.text
+
+
+async def test_a_ctrl_c_is_no_fault_of_a_call(caplog: pytest.LogCaptureFixture) -> None:
+    """A program that leaves SIGINT to Python ends by it, wherever it comes."""
+    call = make_mocked_request("POST", "/broken", headers=JSON, payload=EMPTY_PAYLOAD)
+    with sigint_handled_by(signal.default_int_handler), pytest.raises(KeyboardInterrupt):
+        await Route(Broken(KeyboardInterrupt())).respond(call, None, Room())
+    assert not caplog.records
 
 
 async def test_a_client_that_goes_away_stops_nothing() -> None:
