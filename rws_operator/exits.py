@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rws_operator import whereabouts
+from rws_operator.ctrl_c import is_ctrl_c
 from rws_operator.log import ContextLogger
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _complete(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> 
         try:
             return loop.run_until_complete(task)
         except (SystemExit, KeyboardInterrupt) as error:
-            if _raised_by(task) is error or _is_signal(error):
+            if _raised_by(task) is error or is_ctrl_c(error):
                 raise
             tell(error)
 
@@ -69,12 +69,6 @@ async def _end_others() -> None:
 
 def _raised_by(task: asyncio.Task[Any]) -> BaseException | None:
     return task.exception() if task.done() and not task.cancelled() else None
-
-
-def _is_signal(error: BaseException) -> bool:
-    """Whether Python itself may have raised it, wherever the main thread was."""
-    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    return isinstance(error, KeyboardInterrupt) and is_default
 
 
 def tell(error: BaseException) -> None:

@@ -7,13 +7,13 @@ from the API server's bytes, `to_wire` gives what to send back.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, Never, Self
 
 import msgspec
 
+from rws_operator.ctrl_c import is_ctrl_c
 from rws_operator.errors import ConfigurationError, DecodeError, ResourceDefinitionError
 from rws_operator.resources.class_errors import class_error
 from rws_operator.resources.definition import Column, ResourceDefinition, Scale, Scope, define
@@ -144,7 +144,7 @@ class CustomResource(Model):
         try:
             made = cls.model_validate_json(data)
         except BaseException as error:  # a validator is the author's code: SystemExit, too
-            if _is_signal(error):
+            if is_ctrl_c(error):
                 raise
             raise undecodable(cls.__name__, data, error) from error
         extra = made.__pydantic_extra__
@@ -228,12 +228,6 @@ def _refuse_reserved_fields(cls: type[CustomResource]) -> None:
 def _status_of(made: CustomResource) -> Any:
     names = [field.name for field in made.schema_fields if field.alias == "status"]
     return getattr(made, names[0]) if names else None
-
-
-def _is_signal(error: BaseException) -> bool:
-    """Whether Python itself may have raised it, at a Ctrl-C in a program that handles none."""
-    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    return isinstance(error, KeyboardInterrupt) and is_default
 
 
 def _drop_type(cls: type[CustomResource], made: CustomResource, extra: dict[str, Any]) -> None:

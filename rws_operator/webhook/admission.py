@@ -1,12 +1,13 @@
 """Admission: one registered function, as an endpoint that answers AdmissionReviews.
 
 The object is decoded first, which runs the model's validators: what the class can't read is
-refused, and no handler ever sees it. A validating handler then raises or does not; a mutating one
-gives back an object, and what it changed becomes a patch of the object as it came.
+refused, and no handler ever sees it. Where a validator itself fails, there is no verdict, as where
+a handler does. A validating handler then raises or does not; a mutating one gives back an object,
+and what it changed becomes a patch of the object as it came.
 
 Invariants: an object that can't be read may always be repaired, lose its finalizers and be deleted;
 no handler keeps an object that is being deleted from losing its finalizers; nobody brings in what
-its class can't read.
+its class can't read, but by a failure policy that lets through what was not reviewed.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class Admission:
 
         Raises:
             Denied: The object is not what its class says.
+            ReviewError: Its class failed, or is of another kind.
         """
         is_deletion = is_null(review.object)
         try:

@@ -176,6 +176,8 @@ def _next(calls: Calls, made: Any, failure: OperatorError | None) -> FunctionCal
         value: dict[str, Any] = end.value
         return value
     except Exception as error:  # validators and serializers of a model are the author's code too
+        if error is failure:  # which was told of when it was made
+            raise
         raise explained(error, "a model") from error
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from rws_operator import metrics
+from rws_operator.ctrl_c import is_ctrl_c
 from rws_operator.webhook.endpoint import Call
 from rws_operator.webhook.errors import ReviewError
 from rws_operator.webhook.handlers import Handlers
@@ -61,7 +62,7 @@ class Route:
     async def respond(
         self, request: web.BaseRequest, client: Client | None, room: Room
     ) -> web.Response:
-        """Answer a call; raises nothing but its cancellation.
+        """Answer a call; raises nothing but its cancellation, and a Ctrl-C.
 
         Args:
             request: The call.
@@ -83,14 +84,23 @@ class Route:
     async def _answer(self, request: web.BaseRequest, call: Call, room: Room) -> web.Response:
         try:
             size = _checked_size(request)
+            body = await _read(request, b"", SMALL_BYTES, call.deadline)
+            if len(body) <= SMALL_BYTES:
+                size = len(body)  # that was all
             async with room.of(size, call.deadline):
-                body = await _read(request, size, call.deadline)
+                if size > SMALL_BYTES:
+                    body = await _read(request, body, MAX_BODY_BYTES, _soon(call.deadline))
+                    if len(body) > MAX_BODY_BYTES:
+                        raise _too_large()
                 answer = await self.endpoint.answer(body, call)
             return web.Response(body=answer, headers=_HEADERS)
         except ReviewError as error:
             self._failed.inc()
             return _refusal(error)
-        except (Exception, SystemExit, KeyboardInterrupt):  # of the author's code, e.g. serializers
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            # Of the author's code, e.g. serializers.
+            if is_ctrl_c(error):
+                raise
             self._failed.inc()
             log.exception("a webhook call failed", extra={"webhook": self.endpoint.name})
             return _refusal(ReviewError(500, "the operator failed", remedy="see its log"))
@@ -130,20 +140,28 @@ def _checked_size(request: web.BaseRequest) -> int:
     return size
 
 
-async def _read(request: web.BaseRequest, size: int, deadline: float) -> bytes:
-    """The body.
+def _soon(deadline: float) -> float:
+    return min(deadline, asyncio.get_running_loop().time() + BODY_SECONDS)
+
+
+async def _read(request: web.BaseRequest, begun: bytes, most: int, deadline: float) -> bytes:
+    """The body, or more than `most` bytes of it.
+
+    Args:
+        request: The call.
+        begun: What was read of it before.
+        most: How many bytes to read; it may become `SMALL_BYTES` more.
+        deadline: When they have to be here, on the event loop's clock.
 
     Raises:
-        ReviewError: 413; 400 or 408 where it did not come.
+        ReviewError: 400 or 408, it did not come.
     """
     if request.content.is_eof():  # all of it came with the headers: no timer is needed
-        return await _collect(request)
-    if size > SMALL_BYTES:
-        deadline = min(deadline, asyncio.get_running_loop().time() + BODY_SECONDS)
+        return await _collect(request, begun, most)
     limit = asyncio.timeout_at(deadline)
     try:
         async with limit:
-            return await _collect(request)
+            return await _collect(request, begun, most)
     except TimeoutError as error:
         if not limit.expired():
             raise
@@ -152,13 +170,11 @@ async def _read(request: web.BaseRequest, size: int, deadline: float) -> bytes:
         raise ReviewError(400, "the body broke off") from error
 
 
-async def _collect(request: web.BaseRequest) -> bytes:
+async def _collect(request: web.BaseRequest, begun: bytes, most: int) -> bytes:
     content = request.content
-    body = bytearray()  # a list of parts would take many times as much, where each holds a byte
-    while not content.at_eof():
-        body += await content.readany()
-        if len(body) > MAX_BODY_BYTES:
-            raise _too_large()
+    body = bytearray(begun)  # a list of parts would take many times as much, if each holds a byte
+    while len(body) <= most and not content.at_eof():
+        body += await content.read(SMALL_BYTES)
     return bytes(body)
 
 

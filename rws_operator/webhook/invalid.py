@@ -1,7 +1,8 @@
 """What a class can't read, told as the API server tells of a schema's violations.
 
 Every field by its path on the wire and why, never its value: it may be a secret. Where the class's
-own code failed, no field is known: that is told of the object as a whole.
+own code failed, no field is known, and that is no refusal: it says nothing about the object. Of one
+that is let through all the same, it is told of the object as a whole.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ def denial(request: ReviewedRequest, error: DecodeError) -> Denied:
     """The refusal of an object that its class can't read.
 
     Raises:
-        ReviewError: It is no fault of the object's, but of another kind than the class.
+        ReviewError: It is no fault of the object's: the class itself failed, or is of another kind.
     """
+    if isinstance(error, ModelFailed):
+        raise ReviewError(500, error.what, remedy="see the operator's log") from error
     causes = faults(error)
     if not causes:
         raise ReviewError(

@@ -1,8 +1,11 @@
 """How much memory the bodies of calls may take together, whoever sends them.
 
-Each is bounded, but anybody who reaches the port may send many at once. So a large one waits until
-there is room for all of it, which it keeps until it was answered; meanwhile its connection is read
-no further. Small ones, which nearly all reviews are, need no room: a connection itself takes more.
+Each is bounded, but anybody who reaches the port may send many at once. So a large one, once more
+of it has come than a small one has, waits until there is room for all of it, which it keeps until
+it was answered; meanwhile its connection is read no further. Small ones, which nearly all reviews
+are, need no room: a connection itself takes more.
+
+This protects memory, not availability: who sends large bodies all the time holds others' up.
 
 Invariant: the sizes that have room never exceed the whole, and they get it in the order in which
 they came, so that none waits for ever.

@@ -581,6 +581,26 @@ async def test_a_class_that_fails_is_told_by_its_place(caplog: pytest.LogCapture
     assert "KeyError: 'hunter2'" in caplog.text
 
 
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_class_that_fails_in_a_converter_is_told_once(
+    is_async: bool, caplog: pytest.LogCaptureFixture
+):
+    """Counted and logged where the converter raised it, not where it passes through."""
+
+    def convert(obj: dict[str, Any], _: str) -> dict[str, Any]:
+        Buggy.from_wire(box())
+        return obj
+
+    async def convert_async(obj: dict[str, Any], desired: str) -> dict[str, Any]:
+        return convert(obj, desired)
+
+    panics = metrics.conversion_panics._value.get()
+    response = await raw(convert_async if is_async else convert, raw_object())
+    assert "Buggy.known raised KeyError at line " in response["result"]["message"]
+    assert metrics.conversion_panics._value.get() == panics + 1
+    assert [each.message for each in caplog.records] == ["a model failed"]
+
+
 async def test_reviews_are_counted():
     """By result, for the path."""
     path = "/counted"

@@ -3,14 +3,17 @@ import contextlib
 import gzip
 import io
 import json
+import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.streams import EMPTY_PAYLOAD
+from aiohttp.test_utils import make_mocked_request
 from prometheus_client import REGISTRY
 
 from rws_operator.errors import Denied
@@ -19,7 +22,7 @@ from rws_operator.resources import kinds
 from rws_operator.testing import eventually
 from rws_operator.webhook import AdmissionRequest, Call, ReviewError, Webhooks
 from rws_operator.webhook.handlers import Handlers
-from rws_operator.webhook.http import MAX_BODY_BYTES, _asked
+from rws_operator.webhook.http import MAX_BODY_BYTES, Route, _asked
 from rws_operator.webhook.room import SMALL_BYTES, WHOLE_BYTES, Room
 from tests.webhook.reviews import response, review
 
@@ -284,6 +287,51 @@ async def test_large_bodies_have_a_bound_together_and_small_ones_do_not_wait(
     assert endpoint.most <= WHOLE_BYTES
 
 
+async def test_small_bodies_of_unknown_length_do_not_wait() -> None:
+    """They are read before anybody asks for room, however long their handlers work."""
+    endpoint = Memory()
+
+    async def chunked() -> AsyncIterator[bytes]:
+        yield b" " * (SMALL_BYTES - 1)
+        yield b" "
+
+    connector = aiohttp.TCPConnector(limit=0)
+    async with (
+        serving(Webhooks().add(endpoint).handle) as (address, _),
+        aiohttp.ClientSession(connector=connector) as session,
+        asyncio.TaskGroup() as group,
+    ):
+        where = (address, session)
+        calls = [group.create_task(post(where, "/memory", chunked())) for _ in range(12)]
+        await eventually(10, lambda: endpoint.bytes == 12 * SMALL_BYTES, 0.01)
+        endpoint.may.set()
+        assert [(await call)[0] for call in calls] == [200] * 12
+
+
+async def test_headers_alone_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does what a small body has: whoever asks for room has sent more."""
+    monkeypatch.setattr("rws_operator.webhook.http.BODY_SECONDS", 60.0)
+    endpoint = Memory()
+    endpoint.may.set()
+    head = (
+        "POST /memory HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {MAX_BODY_BYTES}\r\n\r\n"
+    ).encode()
+    name = "controller_runtime_webhook_requests_in_flight"
+    async with serving(Webhooks().add(endpoint).handle) as where:
+        host, _, port = where[0].removeprefix("http://").partition(":")
+        writers: list[asyncio.StreamWriter] = []
+        for length in [0] * 6 + [SMALL_BYTES] * 6:
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(head + b" " * length)
+            writers.append(writer)
+        await eventually(10, lambda: metric(name, webhook="/memory") == 12, 0.01)
+        assert (await post(where, "/memory?timeout=5s", large()))[0] == 200
+        for writer in writers:
+            writer.close()
+        await eventually(10, lambda: metric(name, webhook="/memory") == 0, 0.01)
+
+
 async def test_a_large_call_that_finds_no_room_is_refused_at_its_deadline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -417,15 +465,36 @@ class Broken:
         raise self._fault
 
 
-@pytest.mark.parametrize("fault", [KeyError("hunter2"), SystemExit("hunter2")])
+@contextlib.contextmanager
+def sigint_handled_by(handler: Any) -> Iterator[None]:
+    """Python's own handler makes a KeyboardInterrupt a Ctrl-C, an operator's does not."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    "fault", [KeyError("hunter2"), SystemExit("hunter2"), KeyboardInterrupt("hunter2")]
+)
 async def test_a_fault_of_ours_is_told_and_logged(
     fault: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Whatever it is, it is an answer."""
-    async with serving(Webhooks().add(Broken(fault)).handle) as where:
-        status, text = await post(where, "/broken")
+    with sigint_handled_by(lambda *_: None):
+        async with serving(Webhooks().add(Broken(fault)).handle) as where:
+            status, text = await post(where, "/broken")
     assert (status, b"hunter2" in text) == (500, False)
     assert "a webhook call failed" in caplog.text
+
+
+async def test_a_ctrl_c_is_no_fault_of_a_call(caplog: pytest.LogCaptureFixture) -> None:
+    """A program that leaves SIGINT to Python ends by it, wherever it comes."""
+    call = make_mocked_request("POST", "/broken", headers=JSON, payload=EMPTY_PAYLOAD)
+    with sigint_handled_by(signal.default_int_handler), pytest.raises(KeyboardInterrupt):
+        await Route(Broken(KeyboardInterrupt())).respond(call, None, Room())
+    assert not caplog.records
 
 
 async def test_a_client_that_goes_away_stops_nothing() -> None:
