@@ -376,6 +376,18 @@ def test_a_late_tick_counts_for_no_longer_than_its_thread_was_run() -> None:
     assert 2 < block.seconds < 3
 
 
+def ran(program: str) -> subprocess.CompletedProcess[str]:
+    """What a program said that has ended well."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
+        preexec_fn=die_with_parent,
+    )
+
+
 NO_TURNS = """
 import asyncio, resource, time
 del resource.RUSAGE_THREAD
@@ -393,14 +405,7 @@ asyncio.run(main())
 
 def test_a_system_that_counts_no_turns_watches_all_the_same() -> None:
     """There all time counts; Linux alone tells how often a thread was run."""
-    process = subprocess.run(
-        [sys.executable, "-c", NO_TURNS],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        preexec_fn=die_with_parent,
-    )
+    process = ran(NO_TURNS)
     blocked_seconds, failure = process.stdout.split(maxsplit=1)
     assert failure == "None\n"
     assert float(blocked_seconds) > 0
@@ -426,14 +431,7 @@ asyncio.run(main())
 
 def test_calls_that_keep_the_interpreters_lock_count_as_long_as_they_take() -> None:
     """The threads that watch get to run in between, late: it is told, and time is not lost."""
-    process = subprocess.run(
-        [sys.executable, "-c", KEPT_LOCK],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=True,
-        preexec_fn=die_with_parent,
-    )
+    process = ran(KEPT_LOCK)
     assert 5 <= float(process.stdout) < 45
     assert BLOCKED in process.stderr
     assert "sleep(1_200_000)" not in process.stderr  # there is no source, and none is needed
