@@ -57,6 +57,7 @@ async def test_a_client_that_was_lent_closes_nothing(server: ScriptedServer) -> 
             pass
         await client.request("GET", PATH)
         await fenced.request("GET", PATH)
+    assert len(server.connections) == 1
 
 
 async def test_the_client_it_was_made_from_is_not_fenced(server: ScriptedServer) -> None:
