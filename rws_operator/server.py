@@ -27,8 +27,6 @@ log = logging.getLogger("rws_operator.server")
 
 _http_log = http_log("rws_operator.server.http")
 
-DEFAULT_PORT = 8080
-
 _KEEP_ALIVE_SECONDS = 90.0
 _CLOSE_SECONDS = 2.0
 
